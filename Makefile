@@ -1,0 +1,45 @@
+# Every target builds the virtual environment it needs; nothing has to be installed by hand but Python 3.11-3.13.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ORACLE := .oracle
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: quickstart test check bench oracle clean
+
+quickstart: $(VENV)/.lean
+	$(BIN)/kvgym compare configs/compare/quickstart.yaml
+
+test: $(VENV)/.dev oracle
+	KVGYM_ORACLE_PYTHON=$(abspath $(ORACLE)/bin/python) $(BIN)/python -m pytest -ra -n 2
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m "not slow" tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_cli.py
+
+bench: $(VENV)/.lean
+	$(BIN)/kvgym bench --json
+
+oracle: $(ORACLE)/.done
+
+# The oracle lives in its own environment, so that SGLang's pins never meet ours.
+$(ORACLE)/.done: scripts/setup_oracle.sh
+	scripts/setup_oracle.sh $(ORACLE)
+	touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp is older than what it was made from exactly when the environment has to be brought up to date.
+$(VENV)/.lean: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[data]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[data,train,dev]'
+	touch $@ $(VENV)/.lean
+
+clean:
+	rm -rf $(VENV) $(ORACLE) results

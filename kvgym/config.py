@@ -1,0 +1,356 @@
+"""Configuration as frozen dataclass trees: YAML in, typed and checked objects out, and back to plain dicts.
+
+Every mistake in a file is a `ConfigError` that says where it sits, what came and what is allowed. Presets are files
+``configs/<kind>/<name>.yaml``, in the checkout or inside the installed package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import math
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union
+
+import yaml
+
+from kvgym.errors import ConfigError, KVGymError, UnknownNameError
+
+T = TypeVar("T")
+
+WORKLOAD_TABLE = "kvgym.workloads:WORKLOADS"
+"""Where workload sources are looked up; a string, since this module stands below `kvgym.workloads`."""
+
+
+def option(default: Any, help: str, unit: str = "") -> Any:
+    """Return a dataclass field with `default` and its documentation, which `kvgym list` prints."""
+    return field(default=default, metadata={"help": help, "unit": unit})
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """A fleet of workers: cache size, scheduler limits and what a step costs.
+
+    A list for `capacity_tokens` or `speed` gives one value per worker. Scheduler defaults are SGLang 0.5.23's.
+    """
+
+    workers: int = option(4, "number of workers")
+    capacity_tokens: int | tuple[int, ...] = option(196_000, "KV cache of a worker, or one value per worker", "tokens")
+    page_size: int = option(1, "KV cache page", "tokens")
+    chunk_tokens: int = option(8192, "longest chunk of a chunked prefill", "tokens")
+    max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens")
+    max_running: int = option(2048, "largest running batch", "requests")
+    evict_amount: Literal["shortfall", "full"] = option(
+        "shortfall", "evict what is short (SGLang 0.5.23) or the full demand (0.4.6, the paper's)"
+    )
+    ignore_eos: bool = option(True, "admission reserves the full max_new_tokens of running requests")
+    cost: str | dict[str, Any] = option("l40-llama31-8b", "cost preset, or the fields of a cost model")
+    speed: float | tuple[float, ...] = option(1.0, "speed factor of a worker, or one value per worker")
+    request_overhead_s: float | None = option(None, "constant per request; none: from the cost preset", "s")
+    step_overhead_s: float | None = option(None, "constant per engine step; none: from the cost preset", "s")
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("capacity_tokens", "speed"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.workers:
+                raise ConfigError(f"{name} has {len(value)} values for {self.workers} workers; give one, or one each")
+        if min(self.capacities) < self.page_size:
+            raise ConfigError(
+                f"capacity_tokens must be at least one page ({self.page_size} tokens), got {min(self.capacities)}"
+            )
+        if self.chunk_tokens < self.page_size:
+            raise ConfigError(
+                f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
+            )
+        if min(self.speeds) <= 0:
+            raise ConfigError(f"speed must be above 0, got {min(self.speeds)}")
+        for name in ("request_overhead_s", "step_overhead_s"):
+            if (getattr(self, name) or 0.0) < 0:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
+
+    @property
+    def capacities(self) -> tuple[int, ...]:
+        """KV tokens of each worker, shape (workers,)."""
+        value = self.capacity_tokens
+        return value if isinstance(value, tuple) else (value,) * self.workers
+
+    @property
+    def speeds(self) -> tuple[float, ...]:
+        """Speed factor of each worker, shape (workers,)."""
+        return self.speed if isinstance(self.speed, tuple) else (self.speed,) * self.workers
+
+
+# --- typed construction ----------------------------------------------------------------------------------------------
+
+
+def build(cls: type[T], data: Any, where: str = "") -> T:
+    """Make a dataclass from a plain mapping, checking keys and types at every depth.
+
+    Args:
+        cls: a dataclass whose fields are plain types, Literals, tuples, mappings or dataclasses.
+        data: mapping field -> value, as it comes from YAML.
+        where: path of `data` in its file ("cluster"), for messages.
+
+    Raises:
+        ConfigError: an unknown or missing key, or a value of the wrong type or range.
+    """
+    label = where or cls.__name__
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{label} must be a map of fields, got {_shown(data)}")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise ConfigError(
+                f"unknown key {key!r} in {label}{_nearest(str(key), fields)}; allowed: {', '.join(fields)}"
+            )
+    hints = typing.get_type_hints(cls)
+    values = {key: _convert(hints[key], value, f"{where}.{key}" if where else key) for key, value in data.items()}
+    for name, spec in fields.items():
+        required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            raise ConfigError(f"{label} lacks {name!r}")
+    try:
+        return cls(**values)
+    except KVGymError as error:
+        raise type(error)(f"{label}: {error}") from error
+
+
+def to_plain(value: Any) -> Any:
+    """Return `value` (dataclasses at any depth) as dicts, lists, numbers and strings, ready for YAML or JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    if isinstance(value, Mapping):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _convert_union(args, value, where)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{where} must be one of {', '.join(map(repr, args))}, got {_shown(value)}")
+        return value
+    if origin in (tuple, list):
+        return _convert_sequence(origin, args, value, where)
+    if isinstance(origin or hint, type) and issubclass(origin or hint, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} must be a map, got {_shown(value)}")
+        item = args[1] if args else Any
+        return {key: _convert(item, entry, f"{where}.{key}") for key, entry in value.items()}
+    if isinstance(value, hint) and not isinstance(value, bool) | (hint is float):
+        return value
+    if dataclasses.is_dataclass(hint):
+        return build(typing.cast(type, hint), value, where)
+    return _convert_scalar(hint, value, where)
+
+
+def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ConfigError(f"{where} must be a finite number, got {value}")
+        return float(value)
+    if hint is bool and isinstance(value, bool):
+        return value
+    names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
+    raise ConfigError(f"{where} must be {names.get(hint, hint.__name__)}, got {_shown(value)}")
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    # A map can only mean the dataclass or the dict among the alternatives, a list only the sequence: choosing by shape
+    # first makes the message that of the mistake itself, not "none of the alternatives".
+    shaped = [arg for arg in args if arg is not type(None) and _shape(arg) == _shape_of(value)]
+    if value is None and type(None) in args:
+        return None
+    if len(shaped) == 1:
+        return _convert(shaped[0], value, where)
+    errors = []
+    for arg in shaped or args:
+        try:
+            return _convert(arg, value, where)
+        except ConfigError as error:
+            errors.append(str(error))
+    raise ConfigError("; or ".join(error for error in errors if not error.startswith(f"{where} must be none")))
+
+
+def _shape(hint: Any) -> str:
+    base = typing.get_origin(hint) or hint
+    if base in (tuple, list):
+        return "list"
+    if dataclasses.is_dataclass(base) or (isinstance(base, type) and issubclass(base, Mapping)):
+        return "map"
+    return "scalar"
+
+
+def _shape_of(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "list"
+    return "map" if isinstance(value, Mapping) else "scalar"
+
+
+def _convert_sequence(origin: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where} must be a list, got {_shown(value)}")
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            raise ConfigError(f"{where} must have {len(args)} entries, got {len(value)}")
+        hints = list(args)
+    else:
+        hints = [args[0] if args else Any] * len(value)
+    return origin(_convert(hint, item, f"{where}.{i}") for i, (hint, item) in enumerate(zip(hints, value, strict=True)))
+
+
+def _shown(value: Any) -> str:
+    kind = {"map": "a map", "list": "a list"}.get(_shape_of(value), type(value).__name__)
+    return f"{kind} ({str(value)[:60]!r})" if value is not None else "nothing"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+# --- files, presets, overrides ---------------------------------------------------------------------------------------
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that also reads 1e-6 as a number (YAML 1.1 asks for a dot)."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Return the plain data of YAML `text`; `where` names it in the `ConfigError` for malformed text."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """Return the map in a YAML file.
+
+    Raises:
+        ConfigError: the file is absent, unreadable, not YAML, or not a map.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read configuration {path}: {getattr(error, 'strerror', None) or error}") from error
+    data = parse_yaml(text, str(path))
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a map of fields, got {_shown(data)}")
+    return data
+
+
+def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Return a copy of `data` with each ``a.b=c`` set; numbers in a path index lists, values are YAML.
+
+    Raises:
+        ConfigError: the text has no ``=``, or the path runs through something that is no map or list.
+    """
+    result = to_plain(data)
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set takes KEY=VALUE (as in cluster.workers=8), got {text!r}")
+        node: Any = result
+        *parents, last = path.split(".")
+        for part in parents:
+            node = _child(node, part, text)
+        if isinstance(node, list):
+            node[_index(node, last, text)] = parse_yaml(value, text)
+        elif isinstance(node, dict):
+            node[last] = parse_yaml(value, text)
+        else:
+            raise ConfigError(f"--set {text}: {'.'.join(parents)} is {_shown(node)}, it has no field {last!r}")
+    return result
+
+
+def _child(node: Any, part: str, text: str) -> Any:
+    if isinstance(node, list):
+        return node[_index(node, part, text)]
+    if isinstance(node, dict):
+        return node.setdefault(part, {})
+    raise ConfigError(f"--set {text}: {part!r} is looked up in {_shown(node)}, which is no map")
+
+
+def _index(node: list[Any], part: str, text: str) -> int:
+    if not part.isdigit() or int(part) >= len(node):
+        raise ConfigError(f"--set {text}: {part!r} must be a list position from 0 to {len(node) - 1}")
+    return int(part)
+
+
+def preset_folder(kind: str) -> Path:
+    """Return the folder of presets of `kind` ("clusters", "workloads", "compare"): checkout or installed package."""
+    package = Path(__file__).resolve().parent
+    inside = package / "configs" / kind  # where the wheel maps the top-level configs/
+    return inside if inside.is_dir() else package.parent / "configs" / kind
+
+
+def preset_names(kind: str) -> list[str]:
+    """Return the sorted names of the presets of `kind`."""
+    return sorted(path.stem for path in preset_folder(kind).glob("*.yaml"))
+
+
+def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plain map for a preset name, a path (ends in .yaml or .yml) or a map.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        UnknownNameError: no preset has this name.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    if str(given).endswith((".yaml", ".yml")):
+        return load_yaml(given)
+    names = preset_names(kind)
+    if str(given) not in names:
+        raise UnknownNameError(
+            f"no preset {str(given)!r} in configs/{kind}{_nearest(str(given), names)}; "
+            f"known: {', '.join(names)} (or a path ending in .yaml)"
+        )
+    return load_yaml(preset_folder(kind) / f"{given}.yaml")
+
+
+def resolve_cluster(given: str | Path | Mapping[str, Any] | ClusterConfig) -> ClusterConfig:
+    """Return the cluster for a preset name, a path, a map or a `ClusterConfig`."""
+    return (
+        given if isinstance(given, ClusterConfig) else build(ClusterConfig, load_config("clusters", given), "cluster")
+    )
+
+
+def resolve_workload(given: Any) -> Any:
+    """Return the workload source for a preset name, a path, a map (``source`` names the class), or a source object.
+
+    Raises:
+        ConfigError: ``source`` is missing or a field is wrong.
+        UnknownNameError: no preset or no source has this name.
+    """
+    if not isinstance(given, str | Path | Mapping):
+        return given
+    data = load_config("workloads", given)
+    if not isinstance(source := data.pop("source", None), str):
+        raise ConfigError(f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(data)}")
+    module, _, table = WORKLOAD_TABLE.partition(":")
+    cls = getattr(importlib.import_module(module), table).load(source)
+    return build(cls, data, "workload")

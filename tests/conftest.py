@@ -1,0 +1,25 @@
+"""Fixtures that every test package may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of public traces and measured data (KVGYM_DATA); the test is skipped where it is absent."""
+    folder = (ROOT / os.environ.get("KVGYM_DATA", "../shared/data")).resolve()
+    if not folder.is_dir():
+        pytest.skip(f"no data folder at {os.environ.get('KVGYM_DATA', '../shared/data')}; set KVGYM_DATA")
+    return folder
