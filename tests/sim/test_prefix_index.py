@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvgym.errors import SimulationError
+from kvgym.sim.prefix_index import PrefixIndex
+from kvgym.types import NODE
+from kvgym.workloads.forest import Forest
+
+PARENTS = [-1, 0, 1, 1, 0, 4]
+TOKENS = [0, 10, 5, 6, 8, 2]
+
+
+@pytest.fixture
+def forest() -> SimpleNamespace:
+    """Root - 1 (10 tokens) - {2 (5), 3 (6)}; root - 4 (8) - 5 (2); four characters a token."""
+    nodes = np.zeros(len(PARENTS), NODE)
+    nodes["parent"] = PARENTS
+    for node in range(1, len(PARENTS)):
+        up, own = nodes[PARENTS[node]].copy(), nodes[node]
+        own["level"], own["start"], own["end"] = up["level"] + 1, up["end"], up["end"] + TOKENS[node]
+        own["chars"], own["chars_end"] = 4 * TOKENS[node], up["chars_end"] + 4 * TOKENS[node]
+    return SimpleNamespace(nodes=nodes, splits=np.zeros((0, 3), np.int32))
+
+
+def test_insert__tags_the_whole_path(forest):
+    index = PrefixIndex(forest, 3)
+    index.insert(1, 2, 0.5)
+    assert index.match_tokens(2).tolist() == [0, 15, 0]
+    assert index.match_chars(3).tolist() == [0, 40, 0]
+    assert index.match_chars(5).tolist() == [0, 0, 0]
+    assert (index.chars.tolist(), index.tokens.tolist(), len(index)) == ([0, 60, 0], [0, 15, 0], 2)
+
+
+def test_insert__twice_changes_no_totals(forest):
+    index = PrefixIndex(forest, 2)
+    index.insert(0, 2, 0.5)
+    index.insert(0, 2, 1.5)
+    assert (index.chars.tolist(), len(index)) == ([60, 0], 2)
+
+
+def test_deepest__names_all_holders_of_the_deepest_matched_node(forest):
+    index = PrefixIndex(forest, 4)
+    index.insert(1, 2, 0.0)
+    index.insert(3, 3, 1.0)
+    assert index.deepest(5)[0] == 0
+    assert not index.deepest(5)[1].any()
+    chars, holders = index.deepest(2)
+    assert (chars, holders.tolist()) == (60, [False, True, False, False])
+    index.evict(40)
+    chars, holders = index.deepest(2)
+    assert (chars, holders.tolist()) == (40, [False, True, False, True])
+
+
+def test_first_holder__stays_after_eviction_and_is_forgotten_with_the_node(forest):
+    index = PrefixIndex(forest, 3)
+    with pytest.raises(SimulationError, match="no worker has a tag on node 1"):
+        index.first_holder(1)
+    index.insert(2, 2, 0.0)
+    index.insert(0, 2, 1.0)
+    index.remove_worker(2)
+    assert index.first_holder(1) == 2
+    index.remove_worker(0)
+    index.insert(1, 3, 2.0)
+    assert index.first_holder(1) == 1
+
+
+def test_evict__removes_oldest_leaf_first(forest):
+    index = PrefixIndex(forest, 1, max_chars=100)
+    index.insert(0, 2, 0.0)
+    index.insert(0, 5, 1.0)
+    index.insert(0, 3, 2.0)
+    assert index.chars.tolist() == [124]
+    index.evict()
+    # Node 2 (20 characters) is the oldest leaf and was not enough; then 5 before its own parent 4.
+    assert [bool(index.tagged(node)[0]) for node in range(1, 6)] == [True, False, True, True, False]
+    assert index.chars.tolist() == [96]
+
+
+def test_evict__refreshed_leaf_survives(forest):
+    index = PrefixIndex(forest, 1)
+    index.insert(0, 2, 0.0)
+    index.insert(0, 3, 1.0)
+    index.insert(0, 2, 2.0)
+    index.evict(70)
+    assert index.tagged(2).tolist() == [True]
+    assert index.tagged(3).tolist() == [False]
+
+
+def test_evict__without_a_limit_keeps_everything(forest):
+    index = PrefixIndex(forest, 1)
+    index.insert(0, 2, 0.0)
+    index.evict()
+    assert len(index) == 2
+
+
+def test_evict__late_report_of_an_old_access_keeps_parents_newest(forest):
+    index = PrefixIndex(forest, 1)
+    index.insert(0, 2, 5.0)
+    index.insert(0, 3, 1.0)
+    index.evict(60)
+    assert index.match_chars(2).tolist() == [60]
+
+
+def test_remove_worker__clears_only_that_worker(forest):
+    index = PrefixIndex(forest, 2)
+    index.insert(0, 2, 0.0)
+    index.insert(1, 3, 0.0)
+    index.remove_worker(0)
+    assert index.match_chars(2).tolist() == [0, 40]
+    assert (index.chars.tolist(), index.tokens.tolist()) == ([0, 64], [0, 16])
+
+
+def test_on_split__upper_half_counts_as_tagged_and_totals_stay():
+    forest = Forest(chars_per_token=4.0)
+    index = PrefixIndex(forest, 2)
+    first = forest.insert([1, 2, 3, 4, 5, 6])
+    index.insert(1, first, 0.0)
+    other = forest.insert([1, 2, 3, 9])
+    assert len(forest.splits) == 1
+    assert index.match_tokens(other).tolist() == [0, 3]
+    assert index.match_tokens(first).tolist() == [0, 6]
+    assert (index.chars.tolist(), len(index)) == ([0, 24], 2)
+    assert index.first_holder(int(forest.splits[0, 0])) == 1
+    index.on_split(*forest.splits[0, :2])
+    assert (index.chars.tolist(), len(index)) == ([0, 24], 2)
+
+
+def test_table__grows_with_tags_not_with_workers_times_nodes():
+    forest = Forest()
+    nodes = forest.add_nodes(np.zeros(20_000, np.int64), np.full(20_000, 3), np.full(20_000, 7))
+    index = PrefixIndex(forest, 1000)
+    for worker, node in enumerate(nodes[:3000]):
+        index.insert(worker % 1000, int(node), float(worker))
+    assert len(index) == 3000
+    assert index.chars.tolist() == [21] * 1000
+    assert len(index._keys) <= 4 * 3000
+
+
+class BruteTree:
+    """Oracle: each worker's tree as the set of all prefixes of what it was sent."""
+
+    def __init__(self, workers: int) -> None:
+        self.held: list[set[str]] = [set() for _ in range(workers)]
+
+    def insert(self, worker: int, text: str) -> None:
+        self.held[worker].update(text[: i + 1] for i in range(len(text)))
+
+    def match(self, text: str) -> list[int]:
+        return [max((i for i in range(1, len(text) + 1) if text[:i] in held), default=0) for held in self.held]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.text("ab", min_size=1, max_size=12)), min_size=1, max_size=25))
+def test_online_forest__equals_sets_of_prefixes(sends):
+    forest, brute = Forest(chars_per_token=1.0), BruteTree(3)
+    index = PrefixIndex(forest, 3)
+    for i, (worker, text) in enumerate(sends):
+        node = forest.insert([ord(c) for c in text])
+        expected = brute.match(text)
+        assert index.match_chars(node).tolist() == expected
+        assert index.match_tokens(node).tolist() == expected
+        assert index.deepest(node)[0] == max(expected)
+        index.insert(worker, node, float(i))
+        brute.insert(worker, text)
+        assert index.chars.tolist() == [len(held) for held in brute.held]
+    nodes = forest.nodes
+    tagged = np.array([index.tagged(node) for node in range(1, len(nodes))])
+    assert (tagged * nodes["chars"][1:, None]).sum(0).tolist() == index.chars.tolist()
+    assert tagged.sum() == len(index)
+
+
+class BruteLru:
+    """Oracle for eviction: literal search for the oldest tag without tagged children."""
+
+    def __init__(self, parents: list[int], chars: list[int]) -> None:
+        self.parents, self.chars, self.time = parents, chars, {}
+
+    def insert(self, node: int, time_s: float) -> None:
+        while node > 0:
+            self.time[node] = time_s
+            node = self.parents[node]
+
+    def evict(self, limit: int) -> None:
+        while sum(self.chars[node] for node in self.time) > limit:
+            inner = {self.parents[node] for node in self.time}
+            del self.time[min((t, node) for node, t in self.time.items() if node not in inner)[1]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_evict__equals_literal_leaf_lru(data):
+    size = data.draw(st.integers(2, 15))
+    parents = [-1] + [data.draw(st.integers(0, node - 1)) for node in range(1, size)]
+    chars = [0] + [data.draw(st.integers(1, 9)) for _ in range(1, size)]
+    forest = Forest()
+    forest.add_nodes(np.array(parents[1:]), np.ones(size - 1, np.int64), np.array(chars[1:]))
+    index, brutes = PrefixIndex(forest, 2), [BruteLru(parents, chars) for _ in range(2)]
+    for step in range(data.draw(st.integers(1, 20))):
+        worker, node = data.draw(st.integers(0, 1)), data.draw(st.integers(1, size - 1))
+        index.insert(worker, node, float(step))
+        brutes[worker].insert(node, float(step))
+        if data.draw(st.booleans()):
+            limit = data.draw(st.integers(0, 30))
+            index.evict(limit)
+            for brute in brutes:
+                brute.evict(limit)
+        for w, brute in enumerate(brutes):
+            assert [bool(index.tagged(n)[w]) for n in range(1, size)] == [n in brute.time for n in range(1, size)]
+            assert index.chars[w] == sum(chars[n] for n in brute.time)
+            assert index.tokens[w] == len(brute.time)
+    assert len(index) == sum(len(brute.time) for brute in brutes)
