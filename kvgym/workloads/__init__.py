@@ -1,0 +1,23 @@
+"""Workloads: requests over one prefix forest.
+
+A source is a frozen dataclass whose fields are its configuration (configs/workloads) and whose
+`generate(seed, page_size)` returns a Workload: generated (`gsp`), written out (`fixed`), or read from a file of real
+requests (`sharegpt` text, `mooncake` traces, `blocks` session files). `forest` holds which prompts share what;
+`arrivals` and `sessions` say when they are sent.
+"""
+
+from __future__ import annotations
+
+from kvgym.registry import Registry
+
+WORKLOADS = Registry(
+    "workload",
+    {
+        "blocks": "kvgym.workloads.blocks:Blocks",
+        "fixed": "kvgym.workloads.fixed:Fixed",
+        "gsp": "kvgym.workloads.gsp:GSP",
+        "mooncake": "kvgym.workloads.mooncake:Mooncake",
+        "sharegpt": "kvgym.workloads.sharegpt:ShareGPT",
+    },
+)
+"""Name of a workload source -> the class that carries it."""

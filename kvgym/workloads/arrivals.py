@@ -1,0 +1,50 @@
+"""Arrival processes: Poisson and Gamma gaps, and recorded stamps that sit on coarse ticks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvgym.errors import WorkloadError
+
+
+def open_loop(count: int, rate_rps: float | None, cv: float, rng: np.random.Generator) -> np.ndarray:
+    """Return `count` arrival times in seconds, float64, the first at 0, gaps independent.
+
+    Args:
+        count: number of arrivals.
+        rate_rps: mean rate, requests per second; None: everything arrives at 0.
+        cv: coefficient of variation of the gaps; 1 is Poisson, above it Gamma bursts, 0 an even spacing.
+        rng: the "arrivals" stream of the seed.
+    """
+    if rate_rps is None:
+        return np.zeros(count)
+    if not 0 < rate_rps < np.inf or not 0 <= cv < np.inf:
+        raise WorkloadError(
+            f"rate_rps must be > 0 and cv >= 0 (or rate_rps null: all at once), got {rate_rps} and {cv}"
+        )
+    return np.concatenate(([0.0], np.cumsum(_gaps(max(count - 1, 0), 1.0 / rate_rps, cv, rng))))[:count]
+
+
+def _gaps(count: int, mean_s: float, cv: float, rng: np.random.Generator) -> np.ndarray:
+    if cv == 0:
+        return np.full(count, mean_s)
+    if cv == 1:
+        return rng.exponential(mean_s, count)
+    shape = 1.0 / cv**2  # a Gamma law's CV is shape ** -0.5
+    return rng.gamma(shape, mean_s / shape, count)
+
+
+def spread_ticks(stamps_s: np.ndarray, tick_s: float, rng: np.random.Generator) -> np.ndarray:
+    """Return sorted arrivals where each stamp on a multiple of `tick_s` is spread evenly over the tick that it opens.
+
+    Publishers round stamps down (Mooncake: 3 s), which turns a steady stream into bursts. Order within a tick is kept:
+    the draws are sorted there.
+
+    Args:
+        stamps_s: recorded stamps in seconds, not decreasing, (n,).
+        tick_s: width of a tick, seconds; 0 leaves the stamps alone.
+        rng: the "arrivals" stream of the seed.
+    """
+    if tick_s == 0:
+        return stamps_s
+    return np.sort(np.floor(stamps_s / tick_s) * tick_s + rng.uniform(0.0, tick_s, len(stamps_s)))

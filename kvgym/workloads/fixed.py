@@ -1,0 +1,113 @@
+"""Requests written out row by row: for tests, examples and cases small enough to compute by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kvgym.errors import WorkloadError
+from kvgym.types import REQUEST
+from kvgym.workloads.base import Workload
+from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
+from kvgym.workloads.sessions import make_workload
+
+_PLAIN = ("arrival_s", "think_s", "output_tokens", "max_new_tokens", "priority")
+_KEYS = ("path", "ids", "tokens", "answer", "session", *_PLAIN)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An explicit list of requests; all rows have `path`, or all have `ids`.
+
+    A row is a mapping with the keys
+
+    - ``path``: the prompt as a list of [key, tokens]; equal keys below the same parents are the same text,
+      different keys differ in their first token; or
+    - ``ids``: the prompt as block ids (token ids if block_tokens is 1), with ``tokens`` if the last block is cut;
+    - ``output_tokens`` (1), ``answer``: what the answer is called where a later prompt continues it: a key for path
+      rows, for id rows the ids of prompt + answer (default: an answer that no prompt continues);
+    - ``arrival_s`` (0), ``think_s`` (0), ``session`` (its own; rows of one session follow each other),
+      ``max_new_tokens`` (output_tokens), ``priority`` (0).
+    """
+
+    rows: tuple[Mapping[str, Any], ...] = field(metadata={"help": "the requests in order"})
+    clients: int = field(default=0, metadata={"help": "closed-loop clients; 0: open loop"})
+    block_tokens: int = field(default=1, metadata={"help": "tokens per id of `ids` rows", "unit": "tokens"})
+
+    def generate(self, seed: int, page_size: int = 1) -> Workload:
+        """Return the rows, compiled for `page_size`; the seed changes nothing."""
+        del seed
+        if not self.rows:
+            raise WorkloadError("fixed: rows is empty; give at least one request")
+        requests = np.zeros(len(self.rows), REQUEST)
+        sessions: dict[Any, int] = {}
+        for i, row in enumerate(self.rows):
+            self._check(i, row)
+            requests[i]["output_tokens"] = 1
+            for name in _PLAIN:
+                if name in row:
+                    requests[i][name] = row[name]
+            # a row without a session is alone in one: a tuple cannot be equal to a configured name or number
+            requests[i]["session"] = sessions.setdefault(row.get("session", (i,)), len(sessions))
+        fill = self._from_paths if "path" in self.rows[0] else self._from_ids
+        forest = fill(requests, page_size)
+        requests["prompt_chars"] = (requests["prompt_tokens"] * CHARS_PER_TOKEN).astype(np.int64)
+        return make_workload("fixed", forest, requests, clients=self.clients, notes={"source": "fixed rows"})
+
+    def _check(self, i: int, row: Mapping[str, Any]) -> None:
+        unknown = sorted(set(row) - set(_KEYS))
+        if unknown:
+            raise WorkloadError(f"fixed: row {i} has unknown keys {unknown}; known: {', '.join(_KEYS)}")
+        kind = "path" if "path" in self.rows[0] else "ids"
+        if kind not in row or ("path" in row and "ids" in row):
+            raise WorkloadError(f"fixed: row {i} must give its prompt as `{kind}`, as row 0 does, and in no other way")
+
+    def _from_paths(self, requests: np.ndarray, page_size: int) -> Forest:
+        forest = Forest()
+        known: dict[tuple[int, Any], int] = {}
+        prompt, answer = np.zeros(len(requests), np.int32), np.zeros(len(requests), np.int32)
+        for i, row in enumerate(self.rows):
+            node = 0
+            for key, tokens in row["path"]:
+                node = _child(forest, known, node, key, int(tokens), i)
+            prompt[i] = node
+            requests[i]["prompt_tokens"] = forest.nodes[node]["end"]
+            answer[i] = _child(forest, known, node, row.get("answer", (i,)), int(requests[i]["output_tokens"]), i)
+        forest, node_map = forest.paged(page_size)
+        requests["prompt_node"], requests["output_node"] = node_map[prompt], node_map[answer]
+        return forest
+
+    def _from_ids(self, requests: np.ndarray, page_size: int) -> Forest:
+        forest, block = Forest(page_size, self.block_tokens), self.block_tokens
+        fresh = -1
+        for i, row in enumerate(self.rows):
+            ids = list(row["ids"])
+            prompt = int(row.get("tokens", len(ids) * block))
+            total = prompt + int(requests[i]["output_tokens"])
+            whole = list(row.get("answer", ids))
+            if whole[: len(ids)] != ids:
+                raise WorkloadError(f"fixed: row {i}: answer must start with the prompt's ids")
+            if "answer" not in row:  # ids below 0 are used by nobody else
+                missing = -(-total // block) - len(whole)
+                whole += range(fresh, fresh - missing, -1)
+                fresh -= max(missing, 0)
+            requests[i]["prompt_tokens"] = prompt
+            requests[i]["prompt_node"] = forest.insert(ids, prompt)
+            requests[i]["output_node"] = forest.insert(whole, total)
+        return forest
+
+
+def _child(forest: Forest, known: dict[tuple[int, Any], int], parent: int, key: Any, tokens: int, row: int) -> int:
+    """Return the child of `parent` called `key`, made on first use."""
+    node = known.get((parent, key))
+    if node is None:
+        node = known[(parent, key)] = forest.add_node(parent, tokens)
+    record = forest.nodes[node]
+    if record["end"] - record["start"] != tokens:
+        raise WorkloadError(
+            f"fixed: row {row} gives {key!r} {tokens} tokens, but an earlier row gave it {record['end'] - record['start']}"
+        )
+    return node

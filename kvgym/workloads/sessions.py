@@ -1,0 +1,58 @@
+"""From rows to a Workload: turn numbers, `next` links, session heads and what the client asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kvgym.errors import WorkloadError
+from kvgym.workloads.base import Workload
+from kvgym.workloads.forest import Forest
+
+
+def link_turns(requests: np.ndarray) -> np.ndarray:
+    """Fill `turn` and `next` of REQUEST records whose `session` is set and whose turns are in order; return the heads.
+
+    Heads, int32, are sorted by arrival (stable).
+    """
+    order = np.argsort(requests["session"], kind="stable")
+    session = requests["session"][order]
+    is_head = np.ones(len(order), bool)
+    is_head[1:] = session[1:] != session[:-1]
+    position = np.arange(len(order))
+    requests["turn"][order] = position - np.maximum.accumulate(np.where(is_head, position, 0))
+    requests["next"] = -1
+    follows = np.flatnonzero(~is_head)
+    requests["next"][order[follows - 1]] = order[follows]
+    heads = order[is_head]
+    return heads[np.argsort(requests["arrival_s"][heads], kind="stable")].astype(np.int32)
+
+
+def make_workload(
+    name: str,
+    forest: Forest,
+    requests: np.ndarray,
+    heads: np.ndarray | None = None,
+    *,
+    clients: int = 0,
+    notes: dict[str, Any],
+) -> Workload:
+    """Check the lengths, link the turns unless `heads` says that this is done, and return the workload.
+
+    Requests that ask for nothing in particular (`max_new_tokens` 0) ask for what will be generated.
+    """
+    for field in ("prompt_tokens", "output_tokens"):
+        bad = np.flatnonzero(requests[field] < 1)
+        if len(bad):
+            i = int(bad[0])
+            raise WorkloadError(
+                f"{name}: {field} must be >= 1, got {requests[field][i]} (request {i}; {len(bad)} in all)"
+            )
+    if clients < 0:
+        raise WorkloadError(f"{name}: clients must be 0 (open loop) or a number of closed-loop clients, got {clients}")
+    asked = requests["max_new_tokens"]
+    requests["max_new_tokens"] = np.where(asked == 0, requests["output_tokens"], asked)
+    if heads is None:
+        heads = link_turns(requests)
+    return Workload(name, forest, requests, heads, clients, forest.block_tokens, notes)
