@@ -1,0 +1,102 @@
+"""The command line: kvgym list, run, compare and bench."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kvgym.errors import KVGymError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Compare routing and eviction policies for LLM workers with prefix caches.",
+)
+
+Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
+
+
+def main() -> None:
+    """Run the command line; a `KVGymError` becomes one line on stderr and exit code 2."""
+    sys.path.append(os.getcwd())  # plug-ins named module:attr may lie in the current folder
+    try:
+        app()
+    except KVGymError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+@app.command("list")
+def list_(
+    family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
+) -> None:
+    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, cluster fields."""
+    from kvgym.harness.catalogue import catalogue
+
+    for title, rows in catalogue(family).items():
+        print(title)
+        for name, sentence in rows:
+            print(f"  {name:<22} {sentence}".rstrip())
+
+
+@app.command()
+def run(
+    workload: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "gsp",
+    cluster: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "l40x4",
+    routing: Annotated[str, typer.Option(help="Routing controller, or module:attr.")] = "lbgr_release",
+    eviction: Annotated[str, typer.Option(help="Eviction policy, or module:attr.")] = "rlt",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the episode.")] = 0,
+    records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
+    set_: Sets = None,
+) -> None:
+    """Run one cell with one seed (settings: workload.*, cluster.*, options.*); the last line is JSON."""
+    from kvgym.harness.single import run_single
+
+    _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records))
+
+
+@app.command()
+def compare(
+    config: Annotated[str, typer.Argument(help="YAML file, or the name of a comparison in configs/compare.")],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder; default: results/NAME-IDENTITY.")] = None,
+    set_: Sets = None,
+) -> None:
+    """Compare policies over paired seeds; runs that the output folder holds are kept; the last line is JSON."""
+    from rich.console import Console
+
+    from kvgym.config import load_config
+    from kvgym.harness.compare import compare as run_compare
+    from kvgym.harness.overrides import override_compare
+    from kvgym.harness.report import text_tables
+
+    data = override_compare(load_config("compare", config), set_ or [])
+    if seeds is not None:
+        data["seeds"] = seeds
+    try:
+        done = run_compare(data, out, jobs, Console(stderr=True))
+    except KeyboardInterrupt:
+        print("interrupted: finished runs are kept, the same command continues", file=sys.stderr)
+        raise typer.Exit(130) from None
+    print(text_tables(done.summary))
+    print(f"files: {done.folder} (report.md, summary.csv, summary.json, timing.csv, manifest.json, records/)")
+    _last_line({"out": str(done.folder), "cells": [cell.brief for cell in done.summary.cells]})
+
+
+@app.command()
+def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+    """Measure engine speed, steps per second, memory and compile time."""
+    from kvgym.harness.bench import main as run_bench
+
+    run_bench(json=json_output)
+
+
+def _last_line(value: dict[str, Any]) -> None:
+    print(json.dumps(value), flush=True)

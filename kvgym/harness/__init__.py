@@ -1,0 +1,1 @@
+"""Runs controllers on workloads and compares them: paired seeds, request records, statistics, reports."""

@@ -1,0 +1,68 @@
+"""Lists what can be named, with one sentence each, read from sources and files without importing them."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+from kvgym import ENVS
+from kvgym.config import ClusterConfig, preset_folder, preset_names
+from kvgym.errors import UnknownNameError
+from kvgym.harness.tables import TABLES, table
+
+Rows = list[tuple[str, str]]
+
+
+def catalogue(family: str | None = None) -> dict[str, Rows]:
+    """Return title -> (name, sentence) rows, of one family or of all.
+
+    Raises:
+        UnknownNameError: there is no such family.
+    """
+    sections: dict[str, Callable[[], Rows]] = {name: _table_rows(name) for name in TABLES}
+    sections["workload presets"] = _preset_rows("workloads")
+    sections["clusters"] = _preset_rows("clusters")
+    sections["compare"] = _preset_rows("compare")
+    sections["envs"] = lambda: [(name, module_sentence(path)) for name, path in ENVS.items()]
+    sections["cluster fields"] = _cluster_fields
+    if family is None:
+        return {title: rows() for title, rows in sections.items()}
+    if family not in sections:
+        near = difflib.get_close_matches(family, sections, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UnknownNameError(f"nothing called {family!r} to list{hint} known: {', '.join(sections)}")
+    return {family: sections[family]()}
+
+
+def module_sentence(path: str) -> str:
+    """Return the first line of the docstring of the module in ``module:attr``, parsed and not imported."""
+    spec = importlib.util.find_spec(path.partition(":")[0])
+    if spec is None or spec.origin is None:
+        return ""
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+def _table_rows(name: str) -> Callable[[], Rows]:
+    return lambda: [(key, module_sentence(path)) for key, path in sorted(table(name).items())]
+
+
+def _preset_rows(kind: str) -> Callable[[], Rows]:
+    return lambda: [(name, _first_comment(preset_folder(kind) / f"{name}.yaml")) for name in preset_names(kind)]
+
+
+def _first_comment(path: Path) -> str:
+    line = path.read_text(encoding="utf-8").partition("\n")[0]
+    return line.removeprefix("#").strip() if line.startswith("#") else ""
+
+
+def _cluster_fields() -> Rows:
+    rows = []
+    for field in dataclasses.fields(ClusterConfig):
+        unit = f" [{field.metadata['unit']}]" if field.metadata["unit"] else ""
+        rows.append((field.name, f"{field.metadata['help']}{unit}; default {field.default}"))
+    return rows

@@ -1,0 +1,122 @@
+"""Runs a grid of cells over paired seeds, in this process or in several, and writes the results as they come."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kvgym.errors import SimulationError
+from kvgym.harness.grid import Cell, baseline_labels, expand, load_compare
+from kvgym.harness.manifest import make_manifest
+from kvgym.harness.report import write_report
+from kvgym.harness.run import run
+from kvgym.harness.store import Store
+from kvgym.harness.summary import Summary, summarize_grid
+
+Task = tuple[Cell, int]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison: where it lies and what came out."""
+
+    folder: Path
+    summary: Summary
+
+
+def compare(
+    data: Mapping[str, Any], out: str | Path | None = None, jobs: int | None = None, console: Console | None = None
+) -> Comparison:
+    """Run the comparison that `data` describes (see `CompareConfig`) and write its folder.
+
+    Runs that the folder holds already are not run again.
+
+    Args:
+        data: plain configuration.
+        out: output folder; none: ``results/<name>-<identity>``.
+        jobs: processes; none: as many as there are CPUs. The results do not depend on it.
+        console: where progress and messages go; none: nowhere.
+
+    Raises:
+        KVGymError: the configuration is wrong (nothing is written), a run fails, or the folder cannot be used.
+    """
+    console = console or Console(quiet=True)
+    config = load_compare(data)
+    baseline = baseline_labels(config)
+    cells, skipped = expand(config)
+    for message in skipped:
+        console.print(message, style="yellow", highlight=False)
+    manifest = make_manifest(config, cells, skipped)
+    folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
+    store = Store(folder, manifest)
+    # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.
+    tasks = [(cell, seed) for group in _by_workload(cells) for seed in config.seed_list for cell in group]
+    _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
+    summary = summarize_grid(cells, config.seed_list, baseline, store, config.warmup_s)
+    write_report(folder, config, summary, skipped)
+    return Comparison(folder, summary)
+
+
+def _by_workload(cells: list[Cell]) -> list[list[Cell]]:
+    groups: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.workload, cell.fleet.page_size), []).append(cell)
+    return list(groups.values())
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Console) -> None:
+    if not tasks:
+        return
+    with _progress(console, total, total - len(tasks)) as advance:
+        if jobs == 1 or len(tasks) == 1:
+            for task in tasks:
+                _run_task(task, store)
+                advance()
+            return
+        # "spawn": forked copies of a process that runs numba's or Arrow's threads may hang.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_ignore_interrupt)
+        try:
+            for future in as_completed([pool.submit(_run_task, task, store) for task in tasks]):
+                future.result()
+                advance()
+        except BrokenProcessPool as error:
+            raise SimulationError(f"a worker process died ({error}); out of memory? try --jobs 1") from error
+        finally:
+            # After Ctrl-C or an error runs that have begun are finished and kept, the others are dropped.
+            pool.shutdown(cancel_futures=True)
+
+
+def _run_task(task: Task, store: Store) -> None:
+    cell, seed = task
+    result = run(cell, seed)
+    timing = {"wall_s": result.wall_s, "decision_s": result.decision_s, "decisions": result.decisions}
+    facts = {"totals": result.totals, "notes": result.notes, "timing": timing}
+    store.save(cell, seed, result.records, facts)
+
+
+def _ignore_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _progress(console: Console, total: int, done: int) -> Iterator[Any]:
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("runs", total=total, completed=done)
+        yield lambda: bar.advance(task)

@@ -1,0 +1,219 @@
+"""What is compared: the comparison's configuration and its expansion into cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kvgym.config import ClusterConfig, build, option, resolve_cluster, resolve_workload, to_plain
+from kvgym.errors import ConfigError
+from kvgym.harness.stats import METRICS
+from kvgym.harness.tables import table
+from kvgym.workloads.base import WorkloadSource
+
+
+@dataclass(frozen=True)
+class _WorkloadEntry:
+    """A workload of the grid: a preset name, a path or a map under `use`."""
+
+    use: str | dict[str, Any]
+    name: str = option("", "label in tables; none: the preset's name")
+    optional: bool = option(False, "left out, with a message, when its data file is absent")
+    clusters: tuple[str | _ClusterEntry, ...] = option((), "fleets for this workload alone; none: those of the grid")
+
+
+@dataclass(frozen=True)
+class _ClusterEntry:
+    """A fleet of the grid: a preset name, a path or a map under `use`."""
+
+    use: str | dict[str, Any]
+    name: str = option("", "label in tables; none: the preset's name")
+
+
+@dataclass(frozen=True)
+class _RoutingEntry:
+    """A routing controller with options for its constructor."""
+
+    use: str
+    options: dict[str, Any] = field(default_factory=dict)
+    name: str = option("", "label in tables; none: the controller's name")
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A routing controller and an eviction policy, and what was published about them."""
+
+    routing: str | _RoutingEntry
+    eviction: str
+    published: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """A grid of workloads x fleets x (routing x eviction, or the listed `cells`) x seeds.
+
+    Raises:
+        ConfigError: nothing to run, an unknown published metric, or published values that fit no single cell.
+    """
+
+    name: str
+    workloads: tuple[str | _WorkloadEntry, ...]
+    clusters: tuple[str | _ClusterEntry, ...] = option(("l40x4",), "fleets")
+    routing: tuple[str | _RoutingEntry, ...] = option((), "routing controllers")
+    eviction: tuple[str, ...] = option((), "eviction policies")
+    cells: tuple[_Pair, ...] = option((), "explicit pairs in place of routing x eviction")
+    seeds: int | tuple[int, ...] = option(3, "number of seeds (0, 1, ...), or the seeds")
+    baseline: _Pair | None = option(None, "the pair that ratios refer to; none: the first")
+    warmup_s: float = option(0.0, "requests arriving earlier are left out of latencies and hit rate", "s")
+    notes: str = option("", "text for the report")
+
+    def __post_init__(self) -> None:
+        if bool(self.cells) == bool(self.routing or self.eviction):
+            raise ConfigError("give either cells, or routing and eviction")
+        if not self.cells and not (self.routing and self.eviction):
+            raise ConfigError("routing and eviction must both name at least one entry")
+        if not (self.workloads and self.clusters and self.seed_list):
+            raise ConfigError("workloads, clusters and seeds must not be empty")
+        if min(self.seed_list) < 0 or len(set(self.seed_list)) != len(self.seed_list):
+            raise ConfigError(f"seeds must be distinct and not negative, got {list(self.seed_list)}")
+        if self.warmup_s < 0:
+            raise ConfigError(f"warmup_s must not be negative, got {self.warmup_s}")
+        for pair in self.cells:
+            if unknown := sorted(set(pair.published) - set(METRICS)):
+                raise ConfigError(f"unknown published metric {unknown[0]!r}; known: {', '.join(METRICS)}")
+
+    @property
+    def seed_list(self) -> tuple[int, ...]:
+        """The seeds."""
+        return self.seeds if isinstance(self.seeds, tuple) else tuple(range(self.seeds))
+
+    @property
+    def pairs(self) -> tuple[_Pair, ...]:
+        """The (routing, eviction) pairs in the order of the tables."""
+        return self.cells or tuple(_Pair(routing, eviction) for routing in self.routing for eviction in self.eviction)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One column of the comparison: everything that determines a run but the seed."""
+
+    workload: str
+    source: WorkloadSource
+    cluster: str
+    fleet: ClusterConfig
+    routing: str
+    controller: str
+    options: Mapping[str, Any]
+    eviction: str
+    published: Mapping[str, float]
+
+    @property
+    def labels(self) -> tuple[str, str, str, str]:
+        """(workload, cluster, routing, eviction) as shown in tables; unique in a grid."""
+        return self.workload, self.cluster, self.routing, self.eviction
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What determines the results, as plain data."""
+        kind = f"{type(self.source).__module__}:{type(self.source).__qualname__}"
+        return {
+            "workload": {"class": kind, **to_plain(self.source)},
+            "cluster": to_plain(self.fleet),
+            "routing": {"use": self.controller, "options": to_plain(self.options)},
+            "eviction": self.eviction,
+        }
+
+    def file_stem(self, seed: int) -> str:
+        """Return the name, without suffix, of this cell's files for `seed`."""
+        digest = hashlib.sha256(json.dumps(self.plain, sort_keys=True).encode()).hexdigest()[:8]
+        return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(self.labels)) + f"-{digest}-s{seed}"
+
+
+def load_compare(data: Mapping[str, Any]) -> CompareConfig:
+    """Return the checked comparison for plain `data` (see `CompareConfig`)."""
+    return build(CompareConfig, data, "compare")
+
+
+def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
+    """Return the cells in the order of the tables, and one message per optional workload that is left out.
+
+    Raises:
+        ConfigError, UnknownNameError: a preset, file or plug-in does not exist, or two cells carry the same labels.
+    """
+    for pair in config.pairs:
+        table("routing").load(_entry(pair.routing, _RoutingEntry).use)
+        table("eviction").load(pair.eviction)
+    cells: list[Cell] = []
+    skipped: list[str] = []
+    for item in config.workloads:
+        workload = _entry(item, _WorkloadEntry)
+        source = resolve_workload(workload.use)
+        label = workload.name or _label(workload.use, "source")
+        if workload.optional and (absent := [str(path) for path in data_files(source) if not path.exists()]):
+            skipped.append(f"{label}: left out, no file {', '.join(absent)}")
+            continue
+        for entry in workload.clusters or config.clusters:
+            cluster = _entry(entry, _ClusterEntry)
+            fleet = resolve_cluster(cluster.use)
+            fleet_label = cluster.name or _label(cluster.use, "cost")
+            cells += [_cell(label, source, fleet_label, fleet, pair) for pair in config.pairs]
+    _check_cells(cells)
+    return cells, skipped
+
+
+def data_files(source: WorkloadSource) -> list[Path]:
+    """Return the files that `source` reads: its fields called `path`, or ending in `_path`."""
+    named = [f.name for f in dataclasses.fields(source) if f.name == "path" or f.name.endswith("_path")]  # type: ignore[arg-type]
+    return [Path(value) for name in named if (value := getattr(source, name))]
+
+
+def _cell(workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair) -> Cell:
+    routing = _entry(pair.routing, _RoutingEntry)
+    label = routing.name or routing.use
+    return Cell(workload, source, cluster, fleet, label, routing.use, routing.options, pair.eviction, pair.published)
+
+
+def _check_cells(cells: list[Cell]) -> None:
+    seen: set[tuple[str, ...]] = set()
+    for cell in cells:
+        if cell.labels in seen:
+            raise ConfigError(f"two cells are called {' / '.join(cell.labels)}; give one of them a name of its own")
+        seen.add(cell.labels)
+    grids = {(cell.workload, cell.cluster) for cell in cells}
+    if len(grids) > 1 and any(cell.published for cell in cells):
+        raise ConfigError(f"published values need a grid of one workload and one cluster, got {len(grids)}")
+
+
+def baseline_labels(config: CompareConfig) -> tuple[str, str]:
+    """Return (routing, eviction) of the pair that ratios refer to.
+
+    Raises:
+        ConfigError: the configured baseline is not among the pairs.
+    """
+    names = [(_name(pair), pair.eviction) for pair in config.pairs]
+    if config.baseline is None:
+        return names[0]
+    wanted = (_name(config.baseline), config.baseline.eviction)
+    if wanted not in names:
+        known = ", ".join(" + ".join(name) for name in names)
+        raise ConfigError(f"baseline {' + '.join(wanted)} is not in the grid; there are: {known}")
+    return wanted
+
+
+def _name(pair: _Pair) -> str:
+    routing = _entry(pair.routing, _RoutingEntry)
+    return routing.name or routing.use
+
+
+def _entry(given: Any, cls: Any) -> Any:
+    return cls(use=given) if isinstance(given, str) else given
+
+
+def _label(use: str | Mapping[str, Any], key: str) -> str:
+    return Path(use).stem if isinstance(use, str) else str(use.get(key, "custom"))

@@ -1,0 +1,79 @@
+"""Says what results were made from: resolved configuration, versions, commit, hashes of code and data."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import kvgym
+from kvgym.config import to_plain
+from kvgym.harness.grid import Cell, CompareConfig, data_files
+
+_PACKAGE = Path(kvgym.__file__).resolve().parent
+_VERSIONS = ("gymnasium", "numba", "numpy", "pyarrow")
+
+
+def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) -> dict[str, Any]:
+    """Return the manifest of a comparison as plain data.
+
+    ``identity`` fingerprints what the results depend on (configuration, code, data) except the seeds, so that a folder
+    can be resumed with more of them but never with other code.
+    """
+    data = {str(path): _sha256([path]) for path in sorted({path for cell in cells for path in data_files(cell.source)})}
+    code = _source_hash(cells)
+    given = {key: value for key, value in to_plain(config).items() if key != "seeds"}
+    content = {"config": given, "cells": [cell.plain for cell in cells], "code": code, "data": data}
+    identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    return {
+        "identity": identity,
+        "config": to_plain(config),
+        "cells": [{"labels": list(cell.labels), **cell.plain} for cell in cells],
+        "skipped": skipped,
+        "seeds": list(config.seed_list),
+        "versions": {
+            "kvgym": kvgym.__version__,
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in _VERSIONS},
+        },
+        "commit": _commit(),
+        "code_sha256": code,
+        "data_sha256": data,
+    }
+
+
+def _source_hash(cells: list[Cell]) -> str:
+    roots = (_PACKAGE, _PACKAGE.parent / "controllers")
+    files = sorted(path for root in roots for path in root.rglob("*.py"))
+    # A plug-in of the user's own is code too: its edited file must not meet results of its old self.
+    names = {name for cell in cells for name in (cell.controller, cell.eviction)} | {
+        type(cell.source).__module__ for cell in cells
+    }
+    modules = sorted({name.partition(":")[0] for name in names if ":" in name or "." in name})
+    specs = [importlib.util.find_spec(module) for module in modules]
+    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None]
+    return _sha256([*files, *(path for path in origins if path not in files)])
+
+
+def _sha256(paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _commit() -> str | None:
+    if not (_PACKAGE.parent / ".git").exists():
+        return None  # installed from a wheel; a surrounding repository would be somebody else's
+    command = ["git", "-C", str(_PACKAGE.parent), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

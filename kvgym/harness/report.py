@@ -1,0 +1,177 @@
+"""Writes a comparison's files for readers and programs: summary.csv, summary.json, timing.csv, report.md."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from kvgym.harness.grid import CompareConfig
+from kvgym.harness.stats import METRICS, RATIO_METRICS
+from kvgym.harness.store import to_json, write_text
+from kvgym.harness.summary import CellSummary, Summary, Triple
+
+COLUMNS: tuple[tuple[str, str, float, str], ...] = (
+    ("P50 s", "p50_latency_s", 1.0, ".3f"),
+    ("P95 s", "p95_latency_s", 1.0, ".2f"),
+    ("TTFT P50 s", "p50_ttft_s", 1.0, ".3f"),
+    ("hit %", "hit_rate", 100.0, ".2f"),
+    ("makespan s", "makespan_s", 1.0, ".1f"),
+    ("load s", "makespan_load_s", 1.0, ".1f"),
+    ("req/s", "throughput_rps", 1.0, ".2f"),
+    ("imbalance", "load_imbalance", 1.0, ".2f"),
+)
+"""Columns of the tables: heading, metric, factor, format; cells show the mean and [the range] over seeds."""
+
+_LONG_ONLY = ("makespan_load_s", "throughput_rps")
+_RANGED = ("p50_latency_s", "hit_rate")
+_LABELS = ("workload", "cluster", "routing", "eviction")
+
+
+def write_report(folder: Path, config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> None:
+    """Write every file of a finished comparison but the records and the manifest.
+
+    summary.csv and summary.json hold simulated quantities only: the same configuration gives the same bytes.
+
+    Raises:
+        ResultsError: the folder cannot be written.
+    """
+    write_text(folder / "summary.csv", _summary_csv(summary))
+    write_text(folder / "summary.json", to_json(_summary_plain(config, summary, skipped)))
+    write_text(folder / "timing.csv", _timing_csv(summary))
+    write_text(folder / "report.md", markdown(config, summary, skipped))
+
+
+def _summary_csv(summary: Summary) -> str:
+    header = [*_LABELS, "seeds"]
+    header += [f"{metric}{end}" for metric in METRICS for end in ("", "_min", "_max")]
+    header += [f"{metric}_ratio{end}" for metric in RATIO_METRICS for end in ("", "_lo", "_hi")]
+    rows = []
+    for cell in summary.cells:
+        triples = [cell.metrics[metric] for metric in METRICS] + [cell.ratios[metric] for metric in RATIO_METRICS]
+        rows.append([*cell.labels, len(cell.seeds), *(value for triple in triples for value in triple)])
+    return _csv(header, rows)
+
+
+def _timing_csv(summary: Summary) -> str:
+    header = [*_LABELS, "seed", "wall_s", "decisions", "decision_s", "decision_us"]
+    rows = []
+    for cell in summary.cells:
+        for seed, timing in zip(cell.seeds, cell.timing, strict=True):
+            each_us = 1e6 * timing["decision_s"] / max(timing["decisions"], 1)
+            measured = (timing["wall_s"], timing["decisions"], timing["decision_s"], each_us)
+            rows.append([*cell.labels, seed, *measured])
+    return _csv(header, rows)
+
+
+def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)  # floats are written by repr: exact, and empty where there is no value
+    return text.getvalue()
+
+
+def _summary_plain(config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> dict[str, Any]:
+    cells = []
+    for cell in summary.cells:
+        seeds = [{"seed": seed, **row} for seed, row in zip(cell.seeds, cell.per_seed, strict=True)]
+        ratios = {
+            metric: dict(zip(("ratio", "lo", "hi"), triple, strict=True)) for metric, triple in cell.ratios.items()
+        }
+        cells.append({**cell.brief, "per_seed": seeds, "ratios": ratios, "published": dict(cell.published)})
+    baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
+    return {"name": config.name, "baseline": baseline, "skipped": list(skipped), "cells": cells}
+
+
+def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> str:
+    """Return report.md: per workload and fleet one table, then published values beside ours."""
+    lines = [f"# {config.name}", ""]
+    if config.notes:
+        lines += [config.notes.strip(), ""]
+    seeds = ", ".join(map(str, config.seed_list))
+    lines += [
+        f"Seeds: {seeds}, the same for every row. Mean over seeds, range in brackets.",
+        f"Ratio: geometric mean over paired seeds against {' + '.join(summary.baseline)}, with its 95 % interval.",
+        "Definitions of the metrics: `kvgym/harness/stats.py`. Raw request records: `records/`.",
+        "",
+    ]
+    for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
+        cells = list(group)
+        lines += [f"## {workload} on {cluster}", ""]
+        lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
+        lines += [*_markdown_table(*_rows(cells)), ""]
+    lines += _published(summary.cells)
+    lines += [f"Left out: {message}" for message in skipped]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def text_tables(summary: Summary) -> str:
+    """Return one aligned table per workload and fleet for the terminal, with the columns that decide."""
+    lines = []
+    for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
+        cells = list(group)
+        header, rows = _rows(cells, short=True)
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        lines += ["", f"{workload} on {cluster}"]
+        for row in (header, *rows):
+            pairs = zip(row, widths, strict=True)
+            lines.append("  ".join(text.ljust(width) for text, width in pairs).rstrip())
+    seeds = len(summary.cells[0].seeds)
+    lines += ["", f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"]
+    return "\n".join(lines)
+
+
+def _rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows; `short` leaves out what a terminal has no room for."""
+    columns = [column for column in COLUMNS if not (short and column[1] in _LONG_ONLY)]
+    header = ["routing", "eviction", *(name for name, *_ in columns), "done/rejected/failed", "P50 ratio"]
+    rows = []
+    for cell in cells:
+        values = []
+        for _, metric, factor, style in columns:
+            mean, low, high = cell.metrics[metric]
+            ranged = not short or metric in _RANGED
+            values.append(_spread((mean, low, high) if ranged else (mean, mean, mean), factor, style))
+        counts = "/".join(_number(cell.mean(name), 1.0, ".0f") for name in ("completed", "rejected", "failed"))
+        rows.append([*cell.labels[2:], *values, counts, _interval(cell.ratios["p50_latency_s"])])
+    return header, rows
+
+
+def _spread(triple: Triple, factor: float, style: str) -> str:
+    mean, low, high = triple
+    text = _number(mean, factor, style)
+    return text if low == high else f"{text} [{_number(low, factor, style)}-{_number(high, factor, style)}]"
+
+
+def _interval(triple: Triple) -> str:
+    ratio, low, high = triple
+    text = _number(ratio, 1.0, ".3f")
+    return text if low is None else f"{text} ({_number(low, 1.0, '.3f')}-{_number(high, 1.0, '.3f')})"
+
+
+def _number(value: float | None, factor: float, style: str) -> str:
+    return "-" if value is None else format(value * factor, style)
+
+
+def _published(cells: Sequence[CellSummary]) -> list[str]:
+    metrics = [metric for metric in METRICS if any(metric in cell.published for cell in cells)]
+    if not metrics:
+        return []
+    header = ["routing", "eviction", *(f"{metric} {whose}" for metric in metrics for whose in ("published", "ours"))]
+    rows = []
+    for cell in cells:
+        pairs = [(cell.published.get(metric), cell.mean(metric)) for metric in metrics]
+        rows.append([*cell.labels[2:], *(_number(value, 1.0, ".4g") for pair in pairs for value in pair)])
+    return ["## Published values beside ours", "", *_markdown_table(header, rows), ""]
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [_line(header), _line(["---"] * len(header)), *map(_line, rows)]
+
+
+def _line(row: Sequence[str]) -> str:
+    return f"| {' | '.join(row)} |"

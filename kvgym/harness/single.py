@@ -1,0 +1,66 @@
+"""Runs one cell with one seed for `kvgym run`, and says what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kvgym.config import apply_overrides, load_config, resolve_cluster, resolve_workload
+from kvgym.errors import ConfigError, ResultsError
+from kvgym.harness.grid import Cell
+from kvgym.harness.run import run
+from kvgym.harness.stats import summarize
+from kvgym.harness.tables import table
+from kvgym.records import write_records
+
+
+def run_single(
+    workload: str,
+    cluster: str,
+    routing: str,
+    eviction: str,
+    seed: int,
+    overrides: Iterable[str],
+    records: Path | None = None,
+) -> dict[str, Any]:
+    """Return names, seed, metrics and timing of one run.
+
+    Args:
+        workload: preset name or path of the workload.
+        cluster: preset name or path of the fleet.
+        routing: routing controller.
+        eviction: eviction policy.
+        seed: seed of the episode.
+        overrides: ``workload.*``, ``cluster.*`` and ``options.*`` (of the controller) settings.
+        records: Parquet file for the request records; none: not written.
+
+    Raises:
+        KVGymError: a name, a setting or the file is not acceptable.
+    """
+    data: dict[str, Any] = {
+        "workload": load_config("workloads", workload),
+        "cluster": load_config("clusters", cluster),
+        "options": {},
+    }
+    known = set(data)
+    data = apply_overrides(data, overrides)
+    if unknown := sorted(set(data) - known):
+        raise ConfigError(f"--set takes workload.*, cluster.* or options.*, got {unknown[0]!r}")
+    table("routing").load(routing)
+    table("eviction").load(eviction)
+    if records is not None and not records.parent.is_dir():
+        raise ResultsError(f"cannot write {records}: no folder {records.parent}")
+    source, fleet = resolve_workload(data["workload"]), resolve_cluster(data["cluster"])
+    cell = Cell(workload, source, cluster, fleet, routing, routing, data["options"], eviction, {})
+    result = run(cell, seed)
+    if records is not None:
+        write_records(records, result.records)
+    return {
+        **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
+        "seed": seed,
+        **summarize(result.records, result.totals),
+        "decisions": result.decisions,
+        "wall_s": result.wall_s,
+        "decision_s": result.decision_s,
+    }

@@ -1,0 +1,140 @@
+"""Numbers of one run from its request records, and paired ratios over seeds with 95 % intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kvgym.types import DONE, FAILED, REJECTED
+
+METRICS: dict[str, str] = {
+    "p50_latency_s": "median end-to-end latency",
+    "p90_latency_s": "90th percentile of the latency",
+    "p95_latency_s": "95th percentile of the latency",
+    "p99_latency_s": "99th percentile of the latency",
+    "mean_latency_s": "mean latency",
+    "p50_ttft_s": "median time to first token",
+    "p90_ttft_s": "90th percentile of the time to first token",
+    "p95_ttft_s": "95th percentile of the time to first token",
+    "p99_ttft_s": "99th percentile of the time to first token",
+    "mean_ttft_s": "mean time to first token",
+    "hit_rate": "prompt tokens found in the cache / prompt tokens, over completed requests",
+    "makespan_s": "time of the last completion",
+    "makespan_load_s": "largest accumulated busy time of a worker",
+    "throughput_rps": "completed requests per second of makespan",
+    "load_imbalance": "busy time of the busiest worker / mean busy time",
+    "busiest_share": "share of the finished requests that the most chosen worker got",
+    "evicted_tokens": "tokens evicted on all workers",
+    "retractions": "times that a running request was pushed back to the queue",
+    "completed": "requests answered",
+    "rejected": "requests that could never fit",
+    "failed": "requests lost to a failed worker",
+}
+"""Metric -> what it means, in the order of the summary files. Formulas of latency and TTFT: `kvgym.types`."""
+
+RATIO_METRICS = (
+    "p50_latency_s",
+    "p95_latency_s",
+    "p50_ttft_s",
+    "hit_rate",
+    "makespan_s",
+    "makespan_load_s",
+    "throughput_rps",
+)
+"""Metrics that get a paired ratio against the baseline."""
+
+# 97.5 % quantiles of Student's t for 1 to 8 degrees of freedom; from 10 seeds on the bootstrap is used instead.
+_T_975 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060)
+_BOOTSTRAP_SEEDS = 10
+_RESAMPLES = 10_000
+
+
+def summarize(records: np.ndarray, totals: Mapping[str, Any], warmup_s: float = 0.0) -> dict[str, float | None]:
+    """Return every metric of `METRICS` for one run.
+
+    Args:
+        records: RECORD rows of all finished requests, any order.
+        totals: the backend's `stats()`: per-worker lists ``busy_s`` and ``evicted_tokens``, ``makespan_s`` and
+            ``makespan_load_s``.
+        warmup_s: requests that arrive earlier than this after the first arrival are left out of latency, TTFT
+            and hit rate.
+
+    Returns:
+        metric -> value; None where no request gives one (nothing completed).
+    """
+    done = records[records["status"] == DONE]
+    result: dict[str, float | None] = {}
+    first_s = float(records["arrival_s"].min()) if len(records) else 0.0
+    window = done[done["arrival_s"] >= first_s + warmup_s]
+    result |= _distribution("latency_s", window["finish_s"] - window["arrival_s"])
+    result |= _distribution("ttft_s", window["first_token_s"] - window["arrival_s"])
+    result["hit_rate"] = _ratio(float(window["hit_tokens"].sum()), float(window["prompt_tokens"].sum()))
+    busy_s = np.asarray(totals["busy_s"], np.float64)
+    result["makespan_s"] = float(totals["makespan_s"])
+    result["makespan_load_s"] = float(totals["makespan_load_s"])
+    result["throughput_rps"] = _ratio(float(len(done)), float(totals["makespan_s"]))
+    result["load_imbalance"] = _ratio(float(busy_s.max()), float(busy_s.mean()))
+    sent = np.bincount(records["worker"][records["worker"] >= 0], minlength=1)
+    result["busiest_share"] = _ratio(float(sent.max()), float(sent.sum()))
+    result["evicted_tokens"] = float(np.sum(totals["evicted_tokens"]))
+    result["retractions"] = float(records["retractions"].sum())
+    result["completed"] = float(len(done))
+    result["rejected"] = float((records["status"] == REJECTED).sum())
+    result["failed"] = float((records["status"] == FAILED).sum())
+    return {name: result[name] for name in METRICS}
+
+
+def _distribution(name: str, values: np.ndarray) -> dict[str, float | None]:
+    keys = [f"p{percent}_{name}" for percent in (50, 90, 95, 99)]
+    if len(values) == 0:
+        return dict.fromkeys([*keys, f"mean_{name}"])
+    points = np.percentile(values, (50, 90, 95, 99))
+    return {**dict(zip(keys, map(float, points), strict=True)), f"mean_{name}": float(values.mean())}
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    return numerator / denominator if denominator > 0 else None
+
+
+def spread(values: Sequence[float | None]) -> tuple[float | None, float | None, float | None]:
+    """Return (mean, minimum, maximum) over seeds; all None if any seed has no value."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not known:
+        return None, None, None
+    return math.fsum(known) / len(known), min(known), max(known)
+
+
+def paired_ratio(
+    values: Sequence[float | None], baseline: Sequence[float | None]
+) -> tuple[float | None, float | None, float | None]:
+    """Return the geometric mean of ``values / baseline`` over paired seeds and its 95 % interval.
+
+    Under 10 seeds the interval is a paired t-interval on log ratios, from 10 on a percentile bootstrap that resamples
+    seeds (not requests). One seed gives no interval; a value that is missing or not positive gives no ratio.
+    """
+    logs = []
+    for value, base in zip(values, baseline, strict=True):
+        if value is None or base is None or value <= 0 or base <= 0:
+            return None, None, None
+        logs.append(math.log(value / base))
+    centre = math.fsum(logs) / len(logs)
+    if len(logs) == 1:
+        return math.exp(centre), None, None
+    low, high = _bootstrap(logs) if len(logs) >= _BOOTSTRAP_SEEDS else _t_interval(logs, centre)
+    return math.exp(centre), math.exp(low), math.exp(high)
+
+
+def _t_interval(logs: list[float], centre: float) -> tuple[float, float]:
+    freedom = len(logs) - 1
+    error = math.sqrt(math.fsum((x - centre) ** 2 for x in logs) / freedom / len(logs))
+    half = _T_975[freedom - 1] * error
+    return centre - half, centre + half
+
+
+def _bootstrap(logs: list[float]) -> tuple[float, float]:
+    draws = np.random.default_rng(0).integers(len(logs), size=(_RESAMPLES, len(logs)))
+    low, high = np.percentile(np.asarray(logs)[draws].mean(axis=1), (2.5, 97.5))
+    return float(low), float(high)

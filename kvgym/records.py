@@ -1,0 +1,57 @@
+"""Request records to Arrow tables and Parquet files, and back, bit for bit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kvgym.errors import ResultsError
+from kvgym.types import RECORD
+
+SCHEMA = pa.schema([pa.field(name, pa.from_numpy_dtype(RECORD[name]), nullable=False) for name in RECORD.names or ()])
+"""Arrow schema of a record table: RECORD's fields in its order."""
+
+
+def to_table(records: np.ndarray) -> pa.Table:
+    """Return an Arrow table with RECORD's columns; `records` has dtype RECORD, shape (requests,)."""
+    return pa.table({name: np.ascontiguousarray(records[name]) for name in SCHEMA.names}, schema=SCHEMA)
+
+
+def from_table(table: pa.Table) -> np.ndarray:
+    """Return records of dtype RECORD, shape (rows,).
+
+    Raises:
+        ResultsError: the columns are not those of RECORD.
+    """
+    if table.schema.names != SCHEMA.names or table.schema.types != SCHEMA.types:
+        raise ResultsError(f"columns are not those of request records: {', '.join(table.schema.names)}")
+    records = np.zeros(table.num_rows, RECORD)
+    for name in SCHEMA.names:
+        records[name] = table.column(name).to_numpy()
+    return records
+
+
+def write_records(path: Path, records: np.ndarray) -> None:
+    """Write `records` to a Parquet file that appears whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        pq.write_table(to_table(records), temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_records(path: Path) -> np.ndarray:
+    """Return the records of a Parquet file.
+
+    Raises:
+        ResultsError: the file is no Parquet file or holds something else.
+    """
+    try:
+        return from_table(pq.read_table(path))
+    except (pa.ArrowException, OSError, ResultsError) as error:
+        raise ResultsError(f"cannot read request records from {path}: {error}; delete it to run it again") from error
