@@ -7,8 +7,8 @@ that a prompt running through this node went to that worker. Contract:
   eviction removes leaf tags, so the longest tagged prefix ends at the deepest tagged node of the path.
 - A tag is never more recent than the tag of its parent, since `insert` refreshes whole paths and never turns time
   back. Leaf-LRU eviction is therefore a walk over the tags in order of last access, deepest first.
-- `match_tokens`, `match_chars`, `matched`, `tagged` and `deepest` read only; `insert`, `evict`, `remove_worker` and
-  `on_split` write. Nothing here knows what the engines have really evicted.
+- `match_tokens`, `match_chars`, `matched`, `tagged`, `deepest` and `owner` only answer; `insert`, `evict`,
+  `remove_worker` and `on_split` write. Nothing here knows what the engines have really evicted.
 
 Tags live in one open-addressing hash table (linear probing, backward-shift deletion, at most half full): memory follows
 the number of tags, not workers x nodes.
@@ -158,7 +158,7 @@ def _remove(
 
 
 @njit()
-def _deepest(nodes: np.ndarray, holders: np.ndarray, node: int) -> int:
+def _deepest(nodes: np.ndarray, holders: np.ndarray, node: int) -> np.int64:
     """Return the deepest node of the path that any worker has a tag on; 0 if there is none."""
     at = np.int64(node)
     while at > 0 and holders[at, 0] == 0:
@@ -171,6 +171,18 @@ def _tagged(keys: np.ndarray, node: int, out: np.ndarray) -> None:
     """Write to `out` which workers have a tag on `node`."""
     for worker in range(len(out)):
         out[worker] = _find(keys, (np.int64(node) << _WORKER_BITS) | worker) >= 0
+
+
+@njit()
+def _owner(keys: np.ndarray, holders: np.ndarray, node: int) -> int:
+    """Return the owner of a tagged `node`, after handing it to the lowest holder if the old owner has lost its tag."""
+    key = np.int64(node) << _WORKER_BITS
+    if _find(keys, key | holders[node, 1]) < 0:
+        worker = 0
+        while _find(keys, key | worker) < 0:
+            worker += 1
+        holders[node, 1] = worker
+    return holders[node, 1]
 
 
 @njit()
@@ -203,7 +215,7 @@ class PrefixIndex:
         self._times = np.zeros(1024)
         self._used = np.zeros(1, np.int64)
         self._totals = np.zeros((2, workers), np.int64)
-        # Per forest node: number of workers with a tag, and the worker that brought the node first.
+        # Per forest node: number of workers with a tag, and the owner.
         self._holders = np.zeros((len(forest.nodes), 2), np.int32)
         self._splits = len(forest.splits)
 
@@ -255,8 +267,10 @@ class PrefixIndex:
         deepest = self.matched(node)
         return int(self.forest.nodes["chars_end"][deepest]), self.tagged(deepest)
 
-    def first_holder(self, node: int) -> int:
-        """Return the worker that `node` was sent to first since it last had no tags (it may have lost its own since).
+    def owner(self, node: int) -> int:
+        """Return one worker with a tag on `node`, always the same while it has it: the one that brought the node first.
+
+        When that worker has lost its tag, the one with the lowest id takes over.
 
         Raises:
             SimulationError: no worker has a tag on `node`.
@@ -264,7 +278,7 @@ class PrefixIndex:
         self._sync()
         if self._holders[node, 0] == 0:
             raise SimulationError(f"no worker has a tag on node {node}; ask about the node that matched() returns")
-        return int(self._holders[node, 1])
+        return int(_owner(self._keys, self._holders, node))
 
     def evict(self, max_chars: int | None = None) -> None:
         """Remove the least recently used leaf tags of each worker until it has at most `max_chars` characters.

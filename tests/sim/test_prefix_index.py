@@ -57,17 +57,21 @@ def test_deepest__names_all_holders_of_the_deepest_matched_node(forest):
     assert (chars, holders.tolist()) == (40, [False, True, False, True])
 
 
-def test_first_holder__stays_after_eviction_and_is_forgotten_with_the_node(forest):
-    index = PrefixIndex(forest, 3)
+def test_owner__is_the_first_holder_until_it_loses_its_tag(forest):
+    index = PrefixIndex(forest, 4)
     with pytest.raises(SimulationError, match="no worker has a tag on node 1"):
-        index.first_holder(1)
-    index.insert(2, 2, 0.0)
-    index.insert(0, 2, 1.0)
+        index.owner(1)
+    for worker in (2, 3, 1):
+        index.insert(worker, 2, float(worker))
+    assert index.owner(1) == 2
     index.remove_worker(2)
-    assert index.first_holder(1) == 2
-    index.remove_worker(0)
-    index.insert(1, 3, 2.0)
-    assert index.first_holder(1) == 1
+    assert index.owner(1) == 1
+    index.insert(2, 2, 9.0)
+    assert index.owner(1) == 1
+    for worker in range(4):
+        index.remove_worker(worker)
+    index.insert(3, 3, 10.0)
+    assert index.owner(1) == 3
 
 
 def test_evict__removes_oldest_leaf_first(forest):
@@ -126,7 +130,7 @@ def test_on_split__upper_half_counts_as_tagged_and_totals_stay():
     assert index.match_tokens(other).tolist() == [0, 3]
     assert index.match_tokens(first).tolist() == [0, 6]
     assert (index.chars.tolist(), len(index)) == ([0, 24], 2)
-    assert index.first_holder(int(forest.splits[0, 0])) == 1
+    assert index.owner(int(forest.splits[0, 0])) == 1
     index.on_split(*forest.splits[0, :2])
     assert (index.chars.tolist(), len(index)) == ([0, 24], 2)
 

@@ -1,0 +1,71 @@
+"""SGLang's cache-aware router, sglang-router 0.3.2: longest match if it is long enough, else fewest in flight."""
+
+from __future__ import annotations
+
+from controllers.base import RoutingController, allowed_workers, least
+from controllers.routing.text_tree import TextTree
+from kvgym.types import Decision, FleetSpec
+
+
+class CacheAware(RoutingController):
+    """Policy `cache_aware` of sglang-router 0.3.2 with its default constants.
+
+    1. Imbalanced, i.e. max - min > `balance_abs` and max > `balance_rel` * min over all workers' requests in flight
+       (masked ones too, as in the source): the worker with the fewest.
+    2. Else, if the tree knows more than `cache_threshold` of the prompt's characters: the owner of the deepest matched
+       node, a worker with the longest match.
+    3. Else: the worker with the fewest requests in flight (the release's own comment says smallest tree: not so).
+
+    The prompt is then inserted into the tree for that worker, in all three cases.
+
+    Ties: fewest in flight -> the first in the list. Several longest matches -> the worker that brought this text first
+    and still has it (the release caches one tenant per node; once that one is gone it takes any, here the lowest id).
+    So equal matches do all go to one worker, until the imbalance rule steps in.
+
+    Masks: rules 1 and 3 leave masked workers out. If rule 2 names a masked worker, the first allowed worker is taken
+    and nothing is inserted, as the release does for an unhealthy one.
+
+    Source: sglang-router 0.3.2 (sgl-model-gateway, policies/cache_aware.rs and tree.rs).
+
+    Args:
+        cache_threshold: matched fraction that must be exceeded.
+        balance_abs: difference of requests in flight that must be exceeded.
+        balance_rel: ratio of requests in flight that must be exceeded.
+        max_tree_chars: size to which each worker's tree is trimmed, characters.
+        evict_every_s: period of the trimming, seconds.
+    """
+
+    def __init__(
+        self,
+        cache_threshold: float = 0.3,
+        balance_abs: int = 64,
+        balance_rel: float = 1.5,
+        max_tree_chars: int = 2**26,
+        evict_every_s: float = 60.0,
+    ) -> None:
+        self.cache_threshold = cache_threshold
+        self.balance_abs = balance_abs
+        self.balance_rel = balance_rel
+        self.max_tree_chars = max_tree_chars
+        self.evict_every_s = evict_every_s
+
+    def reset(self, spec: FleetSpec, seed: int) -> None:
+        """Start with empty trees; nothing here is random."""
+        super().reset(spec, seed)
+        self.tree = TextTree(spec, self.max_tree_chars, self.evict_every_s)
+
+    def act(self, decision: Decision) -> int:
+        """Return the worker by the three rules, and remember the prompt there."""
+        self.tree.advance(decision.time_s)
+        low, high = decision.inflight.min(), decision.inflight.max()
+        worker = -1
+        if high - low <= self.balance_abs or high <= self.balance_rel * low:
+            node = self.tree.matched(decision.node)
+            if self.tree.matched_fraction(node, decision.prompt_chars) > self.cache_threshold:
+                worker = self.tree.owner(node)
+                if not decision.mask[worker]:
+                    return int(allowed_workers(decision.mask)[0])
+        if worker < 0:
+            worker = int(least(decision.inflight, decision.mask)[0])
+        self.tree.insert(worker, decision.node, decision.time_s)
+        return worker
