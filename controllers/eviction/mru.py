@@ -1,0 +1,19 @@
+"""MRU: evict the leaf that was accessed most recently.
+
+Source: SGLang 0.5.23, strategy class ``MRUStrategy`` (not among its command-line choices).
+"""
+
+from __future__ import annotations
+
+from kvgym.jit import njit
+from kvgym.sim.heap import keyed
+from kvgym.sim.state import Cache
+
+
+@njit()
+def rank(c: Cache, s: int) -> int:
+    """Minus the worker tick of the last access."""
+    return -c.slots[s].access
+
+
+POLICY = keyed(rank)

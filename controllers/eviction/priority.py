@@ -1,0 +1,20 @@
+"""Priority: evict the leaf whose requests had the lowest priority, the least recently accessed among equals.
+
+Source: SGLang 0.5.23 ``--radix-eviction-policy priority``. A node keeps the highest priority of the requests that were
+inserted through it; the prompt part of a finished request counts one more than its answer.
+"""
+
+from __future__ import annotations
+
+from kvgym.jit import njit
+from kvgym.sim.heap import keyed, pack
+from kvgym.sim.state import Cache
+
+
+@njit()
+def rank(c: Cache, s: int) -> int:
+    """Priority, then last access."""
+    return pack(c.slots[s].priority, c.slots[s].access)
+
+
+POLICY = keyed(rank)

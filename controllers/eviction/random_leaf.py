@@ -1,0 +1,49 @@
+"""Random leaf: evict a whole leaf chosen uniformly at random, without recency or marks.
+
+The node-wise, memoryless counterpart of RLT; no SGLang release has it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvgym.sim import leaflist
+from kvgym.sim.cache import remove_leaf
+from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.sim.random import below, next_word
+from kvgym.sim.state import Cache
+
+
+@enter_hook
+def enter(c: Cache, w: int, s: int) -> None:
+    """Every evictable leaf is a candidate."""
+    leaflist.add(c, w, s, True)
+
+
+@leave_hook
+def leave(c: Cache, w: int, s: int) -> None:
+    """Forget the leaf."""
+    leaflist.discard(c, w, s)
+
+
+@touch_hook
+def touch(c: Cache, w: int, s: int, kind: int) -> None:
+    """Accesses do not matter."""
+
+
+@evict_hook
+def evict(c: Cache, w: int, tokens: int) -> int:
+    """One draw per leaf until enough tokens are free."""
+    freed = np.int64(0)
+    while freed < tokens and c.workers[w].leaves > 0:
+        c.rng[w], bits = next_word(c.rng[w])
+        s = np.int64(c.order[w, below(bits, c.workers[w].leaves)])
+        freed += np.int64(c.slots[s].d1 - c.slots[s].d0)
+        leaflist.discard(c, w, s)
+        parent = remove_leaf(c, w, s)
+        if parent >= 0:
+            leaflist.add(c, w, parent, True)
+    return freed
+
+
+POLICY = Policy(enter, leave, touch, evict)

@@ -1,0 +1,109 @@
+"""RLT as the paper's authors released it: three phase triggers, whole nodes marked on insert.
+
+Source: repository fzwark/KVRouting at fc3b2a1 (a fork of SGLang 0.4.6, flag ``--enable-lrt``); dossier 3.2. Against the
+paper's rule (`rlt`):
+- the limit is B, not B + 1, and tokens are counted by whole nodes;
+- nodes are marked when they are inserted through (after each prefill chunk and at the finish), not when they are
+  looked up; a look-up marks only the upper half that it splits off;
+- (a) marked tokens reach B: all marks are cleared, then the node at hand and its ancestors are marked;
+  (b) an eviction of k tokens begins with k + marked >= B: all marks are cleared;
+  (c) the candidate leaves hold fewer than k tokens in all: all marks are cleared.
+Use it with ``evict_amount: full``, as SGLang 0.4.6 asks for the full demand. Page size 1 in the source; larger pages
+count and drop whole pages here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvgym.jit import njit
+from kvgym.sim import leaflist
+from kvgym.sim.cache import TOUCH_MATCH, TOUCH_REST
+from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.sim.state import Cache
+from kvgym.sim.tails import drop_pages
+
+
+@njit()
+def is_marked(c: Cache, w: int, s: int) -> bool:
+    """Whether slot s carries the mark of this phase."""
+    return c.slots[s].epoch == c.workers[w].epoch and c.slots[s].mark < c.slots[s].d1
+
+
+@njit()
+def mark(c: Cache, w: int, s: int) -> None:
+    """Mark slot s and count its tokens once."""
+    slot, worker = c.slots[s], c.workers[w]
+    if is_marked(c, w, s):
+        return
+    slot.mark, slot.epoch = slot.d0, worker.epoch
+    worker.marked += np.int64(slot.d1 - slot.d0)
+    if 0 <= slot.pos < worker.unmarked:
+        leaflist.exclude(c, w, s)
+
+
+@njit()
+def clear(c: Cache, w: int) -> None:
+    """End the phase: nothing is marked, every evictable leaf is a candidate."""
+    c.workers[w].epoch += 1
+    c.workers[w].marked = 0
+    leaflist.all_candidates(c, w)
+
+
+@njit()
+def candidate_tokens(c: Cache, w: int, enough: int) -> int:
+    """Tokens of the candidate leaves, counted until they reach `enough`."""
+    total = np.int64(0)
+    for i in range(c.workers[w].unmarked):
+        slot = c.slots[np.int64(c.order[w, i])]
+        total += np.int64(slot.d1 - slot.d0)
+        if total >= enough:
+            break
+    return total
+
+
+@enter_hook
+def enter(c: Cache, w: int, s: int) -> None:
+    """An unmarked leaf is a candidate."""
+    leaflist.add(c, w, s, not is_marked(c, w, s))
+
+
+@leave_hook
+def leave(c: Cache, w: int, s: int) -> None:
+    """Locked or grown: no leaf any more; its mark stays."""
+    leaflist.discard(c, w, s)
+
+
+@touch_hook
+def touch(c: Cache, w: int, s: int, kind: int) -> None:
+    """Mark what an insert passes or makes, and upper halves; trigger (a) ends the phase."""
+    if kind in (TOUCH_MATCH, TOUCH_REST):
+        return
+    mark(c, w, s)
+    if c.workers[w].marked >= c.workers[w].capacity:
+        clear(c, w)
+        while s != w:
+            mark(c, w, s)
+            s = np.int64(c.slots[s].parent)
+
+
+@evict_hook
+def evict(c: Cache, w: int, tokens: int) -> int:
+    """Triggers (b) and (c), then one uniform draw per page over the unmarked leaves."""
+    worker, page = c.workers[w], c.options[0].page
+    if tokens + worker.marked >= worker.capacity:
+        clear(c, w)
+    if worker.unmarked < worker.leaves and candidate_tokens(c, w, tokens) < tokens:
+        clear(c, w)
+    freed = np.int64(0)
+    while freed < tokens and worker.leaves > 0:
+        if worker.unmarked == 0:
+            clear(c, w)
+        pages, parent = drop_pages(c, w, (tokens - freed + page - 1) // page)
+        freed += pages * page
+        if parent >= 0:
+            enter(c, w, parent)
+    return freed
+
+
+POLICY = Policy(enter, leave, touch, evict)

@@ -1,0 +1,22 @@
+"""SLRU: leaves with fewer than two hits go first (probation), each segment in LRU order.
+
+Source: SGLang 0.5.23 ``--radix-eviction-policy slru``, its default threshold of 2 hits.
+"""
+
+from __future__ import annotations
+
+from kvgym.jit import njit
+from kvgym.sim.heap import keyed, pack
+from kvgym.sim.state import Cache
+
+PROTECTED_HITS = 2
+"""Hits from which a leaf is protected."""
+
+
+@njit()
+def rank(c: Cache, s: int) -> int:
+    """Segment, then last access."""
+    return pack(int(c.slots[s].hits >= PROTECTED_HITS), c.slots[s].access)
+
+
+POLICY = keyed(rank)

@@ -1,0 +1,35 @@
+"""Exceptions: what came, what is allowed, what to do; every one is a KVGymError.
+
+Each subclass is also the builtin that a caller would expect (`ValueError`, `RuntimeError`, `ImportError`),
+so that user code may catch either.
+"""
+
+from __future__ import annotations
+
+
+class KVGymError(Exception):
+    """Base of every error that kvgym raises on purpose."""
+
+
+class ConfigError(KVGymError, ValueError):
+    """Raised when a configuration key, value or file is not acceptable."""
+
+
+class WorkloadError(KVGymError, ValueError):
+    """Raised when a workload cannot be generated or a trace row is malformed (file, line and field are named)."""
+
+
+class UnknownNameError(KVGymError, ValueError):
+    """Raised when a registered name does not exist; lists the known names and the nearest one."""
+
+
+class SimulationError(KVGymError, RuntimeError):
+    """Raised when the simulator is used out of order or an invariant of its state is broken."""
+
+
+class MissingDependencyError(KVGymError, ImportError):
+    """Raised when an optional package is absent; names the extra that brings it."""
+
+
+class ResultsError(KVGymError, RuntimeError):
+    """Raised when an output folder cannot be written or holds results of another run."""

@@ -1,0 +1,169 @@
+"""The event loop over all workers: run to the next decision, route, in one fixed order of equal times.
+
+Order of equal times: steps end, then requests arrive, then workers schedule. Among workers the lower index goes first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kvgym.jit import njit
+from kvgym.sim.batches import cut_leap, end_request, finish_decode, finish_prefill
+from kvgym.sim.integrity import check_all
+from kvgym.sim.lists import queue_push
+from kvgym.sim.memory import clipped_new_tokens
+from kvgym.sim.releases import move_clock, next_release, take_release
+from kvgym.sim.scheduler import advance
+from kvgym.sim.state import DECODE, IDLE, PREFILL, READY, Cache, Sim
+from kvgym.types import QUEUED, REJECTED
+
+FINISHED, DECIDE, EVICT, GROW, BROKEN = 0, 1, 2, 3, 4
+"""What `run` returns: all drained; a request waits for a route; a worker waits for an eviction; arrays are too small;
+an invariant is broken."""
+
+
+@njit()
+def next_event(c: Cache) -> int:
+    """Return the worker whose event is next (steps end before workers schedule at equal times), or -1."""
+    workers = c.workers
+    best, best_s, best_ready = -1, np.inf, False
+    for w in range(len(workers)):
+        due_s = workers[w].due_s
+        if due_s < best_s or (due_s == best_s and best_ready and workers[w].phase != READY):
+            best, best_s, best_ready = w, due_s, workers[w].phase == READY
+    return best
+
+
+@njit()
+def must_grow(c: Cache, w: int) -> bool:
+    """Whether the next event of worker w could run out of slots or leaf places.
+
+    A step can insert two slots and split two for each of its requests, and a pass splits one per admitted request.
+    """
+    worker = c.workers[w]
+    most = 8 + 4 * (np.int64(worker.batch) + worker.running + min(np.int64(worker.queued), c.options[0].chunk))
+    return most > c.clock[0].free_slots or worker.leaves + most > c.order.shape[1]
+
+
+@njit()
+def log_event(c: Cache, x: Sim, kind: int, w: int, r: int) -> None:
+    """Add an entry to the ring buffer (only with the integrity check on)."""
+    n = len(x.ring)
+    i = np.int64(x.ring[n - 1].tokens) % (n - 1)
+    x.ring[n - 1].tokens += 1
+    entry = x.ring[i]
+    entry.time_s, entry.kind, entry.worker, entry.request = c.clock[0].now_s, kind, w, r
+    entry.tokens = c.workers[w].free if w >= 0 else 0
+
+
+@njit()
+def verify(c: Cache, x: Sim, kind: int, w: int) -> bool:
+    """Log the event and check every invariant; False when one is broken."""
+    log_event(c, x, kind, w, -1)
+    bad, _ = check_all(c)
+    if bad >= 0 and c.clock[0].error == 0:
+        c.clock[0].error = bad + 1
+    return c.clock[0].error == 0
+
+
+@njit()
+def worker_event(c: Cache, x: Sim, hooks: Any, w: int) -> bool:
+    """Process the event of worker w; return True when it pauses for an eviction."""
+    worker, clock = c.workers[w], c.clock[0]
+    phase = worker.phase
+    if phase == PREFILL or phase == DECODE:
+        worker.busy_s += worker.due_s - worker.start_s
+        clock.busiest_s = max(clock.busiest_s, worker.busy_s)
+        if phase == PREFILL:
+            finish_prefill(c, x, hooks, w)
+        else:
+            finish_decode(c, x, hooks, w)
+        worker.phase = READY
+        return False
+    return advance(c, x, hooks, w)
+
+
+@njit()
+def run(c: Cache, x: Sim, hooks: Any) -> int:
+    """Process events until a request needs a route, an eviction needs a victim, or all is done."""
+    clock, options = c.clock[0], c.options[0]
+    if clock.pending >= 0:
+        return DECIDE
+    while True:
+        w = clock.evict_worker
+        if w < 0:
+            w = next_event(c)
+            r = next_release(c, x)
+            if w < 0 and r < 0:
+                return FINISHED
+            if r >= 0:
+                release_s = x.live[r].release_s
+                due_s = c.workers[w].due_s if w >= 0 else np.inf
+                if release_s < due_s or (release_s == due_s and c.workers[w].phase == READY):
+                    arrive(c, x)
+                    return DECIDE
+            move_clock(c, c.workers[w].due_s)
+        if must_grow(c, w):
+            return GROW
+        clock.evict_worker = -1
+        kind = c.workers[w].phase
+        paused = worker_event(c, x, hooks, w)
+        if clock.error != 0 or (options.check == 1 and not verify(c, x, kind, w)):
+            return BROKEN
+        if paused:
+            clock.evict_worker = w
+            return EVICT
+
+
+@njit()
+def arrive(c: Cache, x: Sim) -> None:
+    """Take the next release to the router: it becomes `pending`."""
+    clock = c.clock[0]
+    r = take_release(c, x)
+    move_clock(c, x.live[r].release_s)
+    clock.in_system += 1
+    clock.no_first += 1
+    clock.pending = r
+
+
+@njit()
+def route(c: Cache, x: Sim, w: int) -> None:
+    """Send the pending request to worker w; a prompt that the worker can never hold ends as REJECTED."""
+    clock, worker = c.clock[0], c.workers[w]
+    r = clock.pending
+    clock.pending = -1
+    live, request = x.live[r], x.requests[r]
+    live.worker, live.status, live.slot = w, QUEUED, w
+    live.fill = request.prompt_tokens
+    live.asked = clipped_new_tokens(c, x, w, r)
+    live.target = min(request.output_tokens, live.asked)
+    worker.inflight += 1
+    worker.inflight_tokens += request.prompt_tokens
+    if live.asked < 1:
+        full = worker.full
+        end_request(c, x, w, r, REJECTED)
+        worker.full = full
+        return
+    live.enter_s = clock.now_s + c.options[0].request_s
+    queue_push(c, x, w, r)
+    if worker.phase == IDLE:
+        worker.phase, worker.due_s = READY, live.enter_s
+    elif worker.phase == DECODE and worker.full == 0:
+        cut_leap(c, w, live.enter_s)
+
+
+@njit()
+def run_rule(c: Cache, x: Sim, hooks: Any, rule: int) -> int:
+    """Run to the end with a compiled routing rule (0 round robin, 1 least in flight); for benchmarks and tests."""
+    while True:
+        code = run(c, x, hooks)
+        if code != DECIDE:
+            return code
+        w = np.int64(c.clock[0].pending % len(c.workers))
+        if rule == 1:
+            for other in range(len(c.workers)):
+                if c.workers[other].inflight < c.workers[w].inflight:
+                    w = np.int64(other)
+        route(c, x, w)

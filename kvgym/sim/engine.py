@@ -1,0 +1,203 @@
+"""The Python object around one simulated episode: build, run to a decision, route, fork, pickle, read results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from kvgym.errors import SimulationError
+from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
+from kvgym.sim.growth import grow
+from kvgym.sim.policy import Policy
+from kvgym.sim.state import EVENT, LIVE, OPTIONS, Sim, new_cache
+from kvgym.types import RECORD
+from kvgym.workloads.base import Workload
+
+RING_EVENTS = 1000
+"""Events kept by the ring buffer of `KVGYM_CHECK=1`."""
+
+FINISHED, DECIDE, EVICT, GROW, BROKEN = 0, 1, 2, 3, 4
+"""What `Engine.run` saw last (see kvgym.sim.cluster)."""
+
+
+def load_entry() -> Any:
+    """Import the compiled entry points; the first import on a machine compiles and says so on stderr, once."""
+    if "kvgym.sim.entry" not in sys.modules and JIT_ON and not cache_folder().exists():
+        print("kvgym: compiling the simulator (once per version, under a minute) ...", file=sys.stderr, flush=True)
+    from kvgym.sim import entry
+
+    return entry
+
+
+class Engine:
+    """One episode of a simulated fleet.
+
+    Args:
+        workload: requests over one forest; its page size is the fleet's.
+        options: one OPTIONS record (see `kvgym.backends.simulated` for how a cluster config becomes one).
+        capacities: KV pool tokens per worker, shape (workers,).
+        speeds: speed factor per worker, shape (workers,).
+        policy: the eviction policy.
+        seed: of the policies' random streams.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        options: np.ndarray,
+        capacities: np.ndarray,
+        speeds: np.ndarray,
+        policy: Policy,
+        seed: int,
+    ) -> None:
+        self._entry = load_entry()
+        self.workload = workload
+        self.policy = policy
+        if options["page"][0] != workload.page_size:
+            raise SimulationError(
+                f"the cluster's page size is {options['page'][0]}, the workload's forest has {workload.page_size}"
+            )
+        pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
+        self.cache = new_cache(as_records(workload.forest.nodes), pool, options, seed)
+        self.cache.workers["speed"] = speeds
+        self.sim = self._new_sim()
+        self.seen = 0
+
+    def _new_sim(self) -> Sim:
+        load, n = self.workload, len(self.workload.requests)
+        live = record_zeros(n, LIVE)
+        for name in ("enter_s", "admitted_s", "first_s", "finish_s"):
+            live[name] = -1.0
+        for name in ("worker", "next", "prev", "slot"):
+            live[name] = -1
+        live["release_s"] = load.requests["arrival_s"]
+        first = load.heads if load.clients == 0 else load.heads[: load.clients]
+        order = np.lexsort((first, load.requests["arrival_s"][first]))
+        self.cache.options["clients"] = load.clients
+        self.cache.clock["backlog"] = len(first)
+        return Sim(
+            requests=as_records(load.requests),
+            live=live,
+            arrivals=np.ascontiguousarray(first[order], np.int32),
+            heads=np.ascontiguousarray(load.heads, np.int32),
+            heap=np.zeros(n + 1, np.int32),
+            done=np.zeros(n, np.int32),
+            ring=record_zeros(RING_EVENTS + 1 if self.cache.options["check"][0] else 2, EVENT),
+        )
+
+    @property
+    def hooks(self) -> tuple[Any, Any, Any, Any]:
+        """The policy's hooks in the order of the entry points."""
+        return self.policy.enter, self.policy.leave, self.policy.touch, self.policy.evict
+
+    @property
+    def pending(self) -> int:
+        """Request that waits for a route, or -1."""
+        return int(self.cache.clock["pending"][0])
+
+    @property
+    def now_s(self) -> float:
+        """Simulated time."""
+        return float(self.cache.clock["now_s"][0])
+
+    def run(self) -> int:
+        """Run to the next decision; return FINISHED, DECIDE or EVICT."""
+        return self._drive(lambda: self._entry.run(self.cache, self.sim, *self.hooks))
+
+    def run_rule(self, rule: int) -> int:
+        """Run to the end with a compiled routing rule: 0 round robin, 1 least in flight."""
+        return self._drive(lambda: self._entry.run_rule(self.cache, self.sim, rule, *self.hooks))
+
+    def _drive(self, call: Any) -> int:
+        while True:
+            with np.errstate(over="ignore"):
+                code = int(call())
+            if code == GROW:
+                self.cache = grow(self.cache)
+            elif code == BROKEN:
+                raise SimulationError(self._post_mortem())
+            else:
+                return code
+
+    def route(self, worker: int) -> None:
+        """Send the pending request to `worker`."""
+        if self.pending < 0:
+            raise SimulationError("no request waits for a route; call run() first")
+        if not 0 <= worker < len(self.cache.workers):
+            raise SimulationError(f"worker must be 0..{len(self.cache.workers) - 1}, got {worker}")
+        self._entry.route(self.cache, self.sim, worker)
+
+    def serve_eviction(self) -> int:
+        """With ``pause_evict``: let the policy serve the eviction that `run` stopped at; return the tokens freed."""
+        worker = int(self.cache.clock["evict_worker"][0])
+        if worker < 0:
+            raise SimulationError("no worker waits for an eviction; call run() first")
+        with np.errstate(over="ignore"):
+            return int(self._entry.serve_eviction(self.cache, worker, *self.hooks))
+
+    def fork(self) -> Engine:
+        """Return an independent copy at the same point; the same actions give the same future."""
+        twin = object.__new__(Engine)
+        twin.__dict__.update(self.__dict__)
+        shared = {"nodes", "options", "requests", "arrivals", "heads"}
+        for name in ("cache", "sim"):
+            part = getattr(self, name)
+            copied = [a if f in shared else a.copy() for f, a in zip(part._fields, part, strict=True)]
+            setattr(twin, name, type(part)(*copied))
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the compiled entry points; the policy goes by the module that holds it."""
+        state = dict(self.__dict__)
+        del state["_entry"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore and load the entry points again."""
+        self.__dict__.update(state)
+        self._entry = load_entry()
+
+    def records(self, start: int = 0) -> np.ndarray:
+        """Return RECORD rows of the requests that have ended, in order of completion, from number `start` on."""
+        done = self.sim.done[start : int(self.cache.clock["done"][0])]
+        rows = np.zeros(len(done), RECORD)
+        live, requests = self.sim.live[done], self.sim.requests[done]
+        rows["request"] = done
+        for name in ("session", "turn", "prompt_tokens"):
+            rows[name] = requests[name]
+        for name in ("worker", "status", "retractions", "admitted_s", "finish_s"):
+            rows[name] = live[name]
+        rows["hit_tokens"], rows["output_tokens"] = live["hit"], live["out"]
+        rows["arrival_s"], rows["first_token_s"] = live["release_s"], live["first_s"]
+        return rows
+
+    def completions(self) -> np.ndarray:
+        """Return the RECORD rows that have ended since the last call."""
+        rows = self.records(self.seen)
+        self.seen += len(rows)
+        return rows
+
+    def _post_mortem(self) -> str:
+        from kvgym.sim.integrity import RULES, check_all
+
+        _, rule = check_all(self.cache)
+        worker = int(self.cache.clock["error"][0]) - 1
+        what = RULES.get(int(rule), "the scheduler can't go on: a request that should fit does not")
+        message = f"broken invariant on worker {worker} at {self.now_s:.6f} s: {what}"
+        if len(self.sim.ring) > 2:
+            path = f"kvgym-check-{os.getpid()}.npy"
+            np.save(path, np.asarray(self.sim.ring))
+            message += f"; the last {RING_EVENTS} events are in {path}"
+        return message
+
+
+def default_options() -> np.ndarray:
+    """Return an OPTIONS record with SGLang 0.5.23's scheduler defaults and zero costs."""
+    options = record_zeros(1, OPTIONS)
+    options["page"], options["chunk"], options["prefill"], options["max_running"] = 1, 8192, 16384, 2048
+    options["ignore_eos"] = 1
+    options["check"] = int(os.environ.get("KVGYM_CHECK", "0") == "1")
+    return options

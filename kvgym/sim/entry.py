@@ -1,0 +1,111 @@
+"""The engine's compiled entry points, with explicit signatures: hooks come as first-class functions.
+
+Importing this module compiles the engine, or loads it from the cache folder; it is imported when an engine is built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from kvgym.jit import JIT_ON, njit, record_zeros
+from kvgym.sim import cluster
+from kvgym.sim.cache import insert as cache_insert
+from kvgym.sim.cache import lock as cache_lock
+from kvgym.sim.cache import match as cache_match
+from kvgym.sim.cache import table_add
+from kvgym.sim.cache import unlock as cache_unlock
+from kvgym.sim.policy import CACHE_TYPE, HOOK_TYPES, Hooks
+from kvgym.sim.state import EVENT, LIVE, Cache, Sim
+from kvgym.types import REQUEST
+
+
+def example_sim() -> Sim:
+    """Return a `Sim` of the shapes that the signatures are made from."""
+    ids = np.zeros(1, np.int32)
+    return Sim(record_zeros(1, REQUEST), record_zeros(1, LIVE), ids, ids, ids, ids, record_zeros(2, EVENT))
+
+
+def _compile(result: Any, *arguments: Any) -> Any:
+    return njit(result(CACHE_TYPE, *arguments, *HOOK_TYPES)) if JIT_ON else njit()
+
+
+def _plain(result: Any, *arguments: Any) -> Any:
+    return njit(result(CACHE_TYPE, *arguments)) if JIT_ON else njit()
+
+
+I, V = types.int64, types.void
+PAIR = types.UniTuple(types.int64, 2)
+SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None
+
+
+@_compile(I, SIM_TYPE)
+def run(c: Cache, x: Sim, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+    """`cluster.run`."""
+    return cluster.run(c, x, Hooks(enter, leave, touch, evict))
+
+
+@_compile(I, SIM_TYPE, I)
+def run_rule(c: Cache, x: Sim, rule: int, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+    """`cluster.run_rule`."""
+    return cluster.run_rule(c, x, Hooks(enter, leave, touch, evict), rule)
+
+
+@_compile(I, I)
+def serve_eviction(c: Cache, w: int, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+    """Let the policy serve the eviction that worker w waits for; return the tokens freed."""
+    freed = np.int64(evict(c, w, c.workers[w].need))
+    c.workers[w].need = 0
+    return freed
+
+
+@_compile(I, I, I, I)
+def match(c: Cache, w: int, node: int, tokens: int, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+    """`cache.match`."""
+    return cache_match(c, Hooks(enter, leave, touch, evict), w, node, tokens)
+
+
+@_compile(PAIR, I, I, I, I, I)
+def insert(
+    c: Cache,
+    w: int,
+    node: int,
+    tokens: int,
+    priority: int,
+    inserted: int,
+    enter: Any,
+    leave: Any,
+    touch: Any,
+    evict: Any,
+) -> tuple[int, int]:
+    """`cache.insert` of an unlocked new slot."""
+    return cache_insert(c, Hooks(enter, leave, touch, evict), w, node, tokens, priority, inserted, False)
+
+
+@_compile(V, I, I)
+def lock(c: Cache, w: int, s: int, enter: Any, leave: Any, touch: Any, evict: Any) -> None:
+    """`cache.lock` up to the root."""
+    cache_lock(c, Hooks(enter, leave, touch, evict), w, s, w)
+
+
+@_compile(V, I, I)
+def unlock(c: Cache, w: int, s: int, enter: Any, leave: Any, touch: Any, evict: Any) -> None:
+    """`cache.unlock`."""
+    cache_unlock(c, Hooks(enter, leave, touch, evict), w, s)
+
+
+@_plain(V, SIM_TYPE, I)
+def route(c: Cache, x: Sim, w: int) -> None:
+    """`cluster.route`."""
+    cluster.route(c, x, w)
+
+
+@_plain(V, types.int32[::1])
+def rehash(c: Cache, table: np.ndarray) -> None:
+    """Enter every slot of the old `table` into c.table."""
+    for i in range(len(table)):
+        if table[i] >= 0:
+            table_add(c, np.int64(table[i]))

@@ -1,0 +1,76 @@
+"""Requests in a worker's waiting queue, prefill batch and running batch: doubly linked lists through LIVE."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvgym.jit import njit
+from kvgym.sim.state import Cache, Sim
+
+
+@njit()
+def queue_push(c: Cache, x: Sim, w: int, r: int) -> None:
+    """Append request r to the waiting queue of worker w."""
+    worker = c.workers[w]
+    x.live[r].next, x.live[r].prev = -1, worker.queue_tail
+    if worker.queue_tail >= 0:
+        x.live[worker.queue_tail].next = r
+    else:
+        worker.queue_head = r
+    worker.queue_tail = r
+    worker.queued += 1
+
+
+@njit()
+def queue_pop(c: Cache, x: Sim, w: int) -> int:
+    """Take the first request off the waiting queue."""
+    worker = c.workers[w]
+    r = np.int64(worker.queue_head)
+    worker.queue_head = x.live[r].next
+    if worker.queue_head < 0:
+        worker.queue_tail = -1
+    else:
+        x.live[worker.queue_head].prev = -1
+    worker.queued -= 1
+    return r
+
+
+@njit()
+def batch_push(c: Cache, x: Sim, w: int, r: int) -> None:
+    """Append request r to the prefill batch in the making."""
+    worker = c.workers[w]
+    x.live[r].next, x.live[r].prev = -1, worker.batch_tail
+    if worker.batch_tail >= 0:
+        x.live[worker.batch_tail].next = r
+    else:
+        worker.batch_head = r
+    worker.batch_tail = r
+    worker.batch += 1
+
+
+@njit()
+def run_push(c: Cache, x: Sim, w: int, r: int) -> None:
+    """Append request r to the running (decoding) batch."""
+    worker = c.workers[w]
+    x.live[r].next, x.live[r].prev = -1, worker.run_tail
+    if worker.run_tail >= 0:
+        x.live[worker.run_tail].next = r
+    else:
+        worker.run_head = r
+    worker.run_tail = r
+    worker.running += 1
+
+
+@njit()
+def run_remove(c: Cache, x: Sim, w: int, r: int) -> None:
+    """Take request r out of the running batch."""
+    worker, live = c.workers[w], x.live[r]
+    if live.prev >= 0:
+        x.live[live.prev].next = live.next
+    else:
+        worker.run_head = live.next
+    if live.next >= 0:
+        x.live[live.next].prev = live.prev
+    else:
+        worker.run_tail = live.prev
+    worker.running -= 1

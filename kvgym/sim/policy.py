@@ -1,0 +1,89 @@
+"""How an eviction policy plugs into the engine: four compiled hooks with fixed signatures.
+
+A policy is one file in `controllers/eviction/` (or in a user's package) that ends in ``POLICY = Policy(...)``:
+
+- ``enter(c, w, s)``            slot s has become an evictable leaf of worker w: put it into ``c.order[w]``.
+- ``leave(c, w, s)``            slot s stops being one (locked, or it got a child): take it out.
+- ``touch(c, w, s, kind)``      slot s was passed, made or split (`kvgym.sim.cache` TOUCH_*), in prompt order.
+- ``evict(c, w, tokens) -> n``  free at least `tokens` tokens if the evictable leaves allow, return how many were freed.
+
+The engine calls them as first-class functions, so a new policy never recompiles the engine. State lives in the arrays
+that the hooks get: the row ``c.order[w, :c.workers[w].leaves]``, the slot fields `key`, `epoch`, `mark`, `pos`, the
+worker fields `unmarked`, `epoch`, `marked`, and the random stream ``c.rng[w]``. The row must hold exactly the evictable
+leaves, with ``slots[s].pos`` the index of s in it: `heap` (smallest key first) and `leaflist` (candidates first) are
+two ready containers. No policy may scan all nodes per eviction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+
+from kvgym.jit import JIT_ON, njit, record_zeros
+from kvgym.sim.state import OPTIONS, Cache, new_cache
+from kvgym.types import NODE
+
+
+class Hooks(NamedTuple):
+    """The four hooks, as the engine passes them around."""
+
+    enter: Any
+    leave: Any
+    touch: Any
+    evict: Any
+
+
+@dataclass(frozen=True)
+class Policy:
+    """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`.
+
+    Attributes:
+        replays_as: name of the SGLang policy that evicts the same, "" if there is none.
+    """
+
+    enter: Any
+    leave: Any
+    touch: Any
+    evict: Any
+    replays_as: str = ""
+
+
+def _example() -> Cache:
+    return new_cache(record_zeros(1, NODE), np.array([16]), record_zeros(1, OPTIONS), seed=0, slots=4, leaves=4)
+
+
+CACHE_TYPE = numba.typeof(_example()) if JIT_ON else None
+if JIT_ON:
+    _SLOT_SIG = types.void(CACHE_TYPE, types.int64, types.int64)
+    _TOUCH_SIG = types.void(CACHE_TYPE, types.int64, types.int64, types.int64)
+    _EVICT_SIG = types.int64(CACHE_TYPE, types.int64, types.int64)
+    HOOK_TYPES = tuple(types.FunctionType(sig) for sig in (_SLOT_SIG, _SLOT_SIG, _TOUCH_SIG, _EVICT_SIG))
+
+
+def _hook(signature: str) -> Callable[[Callable[..., Any]], Any]:
+    return njit(globals()[signature]) if JIT_ON else njit()
+
+
+def enter_hook(function: Callable[[Cache, int, int], None]) -> Any:
+    """Compile an `enter` hook."""
+    return _hook("_SLOT_SIG")(function)
+
+
+def leave_hook(function: Callable[[Cache, int, int], None]) -> Any:
+    """Compile a `leave` hook."""
+    return _hook("_SLOT_SIG")(function)
+
+
+def touch_hook(function: Callable[[Cache, int, int, int], None]) -> Any:
+    """Compile a `touch` hook."""
+    return _hook("_TOUCH_SIG")(function)
+
+
+def evict_hook(function: Callable[[Cache, int, int], int]) -> Any:
+    """Compile an `evict` hook."""
+    return _hook("_EVICT_SIG")(function)

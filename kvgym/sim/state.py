@@ -1,0 +1,260 @@
+"""What an episode is: record arrays for cache slots, workers and live requests, nothing else.
+
+Copying the arrays forks the episode, pickling them saves it. All of it is plain numpy; compiled functions take the
+`Cache` and `Sim` tuples below. Lengths and depths are tokens, times are seconds of simulated time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kvgym.jit import record_zeros
+
+SLOT = np.dtype(
+    [
+        ("worker", np.int32),
+        ("parent", np.int32),  # slot of the parent; free slots: next free slot
+        ("node", np.int32),  # forest node that contains token d1 - 1
+        ("first", np.int32),  # forest node that contains token d0
+        ("d0", np.int32),  # the slot holds tokens d0 .. d1-1 of its path
+        ("d1", np.int32),
+        ("children", np.int32),
+        ("lock", np.int32),  # running requests that hold this slot
+        ("hits", np.int32),  # SGLang hit_count: grows on insert only
+        ("priority", np.int32),
+        ("pos", np.int32),  # index in the worker's row of `order`; -1: not an evictable leaf
+        ("epoch", np.int32),  # marking policies: phase in which `mark` was written
+        ("mark", np.int32),  # marking policies: tokens mark .. d1-1 are marked (d1: none)
+        ("access", np.int64),  # worker tick of the last match or insert that passed here
+        ("created", np.int64),  # worker tick of creation (a split makes the upper half new)
+        ("key", np.int64),  # keyed policies: rank, smallest is evicted first
+    ],
+    align=True,
+)
+"""One radix-cache node of one worker, equal to a TreeNode of SGLang's RadixCache. Slots 0..workers-1 are the roots."""
+
+IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
+"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it."""
+
+WORKER = np.dtype(
+    [
+        ("due_s", np.float64),  # next event of this worker; inf when idle
+        ("start_s", np.float64),  # start of the running step (or first step of a decode leap)
+        ("busy_s", np.float64),  # accumulated step time (makespan_load_s is the largest)
+        ("ratio", np.float64),  # SGLang new_token_ratio (used without ignore_eos)
+        ("speed", np.float64),  # step times are divided by this
+        ("capacity", np.int64),  # KV pool, tokens
+        ("free", np.int64),  # KV pool tokens that nobody holds (whole pages)
+        ("evictable", np.int64),  # resident tokens on unlocked slots
+        ("protected", np.int64),  # resident tokens on locked slots
+        ("private", np.int64),  # tokens held by running requests outside the tree (whole pages)
+        ("tick", np.int64),  # logical clock of cache operations
+        ("marked", np.int64),  # marking policies: marked tokens in this phase
+        ("decoded", np.int64),  # decode steps ever made
+        ("context", np.int64),  # KV tokens of the running batch
+        ("evicted", np.int64),  # tokens evicted so far
+        ("hit", np.int64),  # prompt tokens found in the cache at first admission
+        ("prompted", np.int64),  # prompt tokens of first admissions
+        ("steps", np.int64),  # engine steps made
+        ("need", np.int64),  # tokens that the eviction in progress still has to free
+        ("phase", np.int32),
+        ("full", np.int32),  # SGLang batch_is_full: no admission until somebody leaves
+        ("epoch", np.int32),  # marking policies: number of the phase
+        ("leaves", np.int32),  # evictable leaves (length of the row of `order`)
+        ("unmarked", np.int32),  # list policies: the first `unmarked` leaves of the row are candidates
+        ("queue_head", np.int32),
+        ("queue_tail", np.int32),
+        ("queued", np.int32),
+        ("batch_head", np.int32),  # requests of the prefill step in progress
+        ("batch_tail", np.int32),
+        ("batch", np.int32),
+        ("run_head", np.int32),  # decoding requests, in SGLang's batch order
+        ("run_tail", np.int32),
+        ("running", np.int32),
+        ("chunked", np.int32),  # request whose prompt is only partly computed; -1: none
+        ("leap", np.int32),  # decode steps that the event at due_s completes
+        ("inflight", np.int32),  # router's view: sent and not yet answered
+        ("inflight_tokens", np.int64),  # their prompt tokens
+        ("retractions", np.int64),
+    ],
+    align=True,
+)
+"""One worker: memory accounting, scheduler lists (linked through LIVE) and counters."""
+
+LIVE = np.dtype(
+    [
+        ("release_s", np.float64),  # arrival at the router
+        ("enter_s", np.float64),  # arrival in the worker's waiting queue
+        ("admitted_s", np.float64),
+        ("first_s", np.float64),
+        ("finish_s", np.float64),
+        ("join", np.int64),  # worker.decoded when the request joined the running batch
+        ("status", np.int32),  # kvgym.types: PENDING .. FAILED
+        ("worker", np.int32),
+        ("next", np.int32),  # links of the queue, batch or run list that the request is in
+        ("prev", np.int32),
+        ("slot", np.int32),  # locked slot: end of the tree-owned prefix
+        ("hit", np.int32),  # tokens matched at first admission
+        ("prefix", np.int32),  # tree-owned tokens (SGLang cache_protected_len)
+        ("inserted", np.int32),  # longest key inserted by this request (SGLang cache_inserted_len)
+        ("fill", np.int32),  # tokens to prefill: prompt + already generated
+        ("kv", np.int32),  # computed tokens when the request joined (decode adds one a step)
+        ("extend", np.int32),  # tokens that the prefill step in progress computes
+        ("out", np.int32),  # tokens generated when the request joined
+        ("target", np.int32),  # tokens it will generate in the end
+        ("asked", np.int32),  # max_new_tokens, clipped to what the worker's pool can hold
+        ("retractions", np.int32),
+    ],
+    align=True,
+)
+"""The moving part of a request; its fixed part is kvgym.types.REQUEST at the same index."""
+
+CLOCK = np.dtype(
+    [
+        ("now_s", np.float64),
+        ("area_s", np.float64),  # integral of the number of requests in the system
+        ("ttft_area_s", np.float64),  # integral of the number of requests without a first token
+        ("busiest_s", np.float64),  # largest busy_s
+        ("in_system", np.int64),
+        ("no_first", np.int64),
+        ("pending", np.int64),  # request that waits for a routing decision; -1: none
+        ("cursor", np.int64),  # next entry of `arrivals`
+        ("heap", np.int64),  # length of the release heap
+        ("backlog", np.int64),  # next entry of `heads` that a finished session releases
+        ("done", np.int64),  # length of the completion log
+        ("free_slot", np.int64),  # first free slot; -1: none
+        ("free_slots", np.int64),
+        ("evict_worker", np.int64),  # worker that waits for an eviction decision; -1: none
+        ("error", np.int64),  # worker + 1 that can't go on or whose integrity check failed; 0: none
+    ],
+    align=True,
+)
+"""Scalars of the episode (one record)."""
+
+OPTIONS = np.dtype(
+    [
+        ("page", np.int64),
+        ("chunk", np.int64),  # chunked prefill budget, tokens a step
+        ("prefill", np.int64),  # max_prefill_tokens
+        ("max_running", np.int64),
+        ("clients", np.int64),  # closed-loop clients; 0: open loop
+        ("evict_full", np.int64),  # 1: ask for the whole demand (0.4.6); 0: the shortfall (0.5.23)
+        ("ignore_eos", np.int64),  # 1: reserve max_new_tokens in full
+        ("pause_evict", np.int64),  # 1: return at every eviction
+        ("check", np.int64),  # 1: integrity check after every event
+        ("request_s", np.float64),  # HTTP and tokenising before the worker sees a request
+        ("step_s", np.float64),  # CPU time added to every step
+        ("p0", np.float64),
+        ("p_tok", np.float64),
+        ("p_quad", np.float64),
+        ("p_kv", np.float64),
+        ("d0", np.float64),
+        ("d_seq", np.float64),
+        ("d_kvtok", np.float64),
+    ],
+    align=True,
+)
+"""Fixed options of the engine and the cost model (one record; seconds)."""
+
+EVENT = np.dtype(
+    [("time_s", np.float64), ("kind", np.int32), ("worker", np.int32), ("request", np.int32), ("tokens", np.int64)],
+    align=True,
+)
+"""One entry of the ring buffer that `KVGYM_CHECK=1` keeps."""
+
+
+class Cache(NamedTuple):
+    """What cache functions and eviction policies see. All arrays are shared with `Sim`.
+
+    Shapes: nodes (forest nodes,), slots (slots,), table (power of two,), order (workers, leaves), scratch (leaves,),
+    path (deepest level + 2,), workers (workers,), rng (workers,), clock (1,), options (1,).
+    """
+
+    nodes: np.ndarray
+    slots: np.ndarray
+    table: np.ndarray
+    order: np.ndarray
+    scratch: np.ndarray
+    path: np.ndarray
+    workers: np.ndarray
+    rng: np.ndarray
+    clock: np.ndarray
+    options: np.ndarray
+
+
+class Sim(NamedTuple):
+    """The rest of the episode: requests, releases, results. Shapes: (requests,) each, ring (1000,)."""
+
+    requests: np.ndarray
+    live: np.ndarray
+    arrivals: np.ndarray
+    heads: np.ndarray
+    heap: np.ndarray
+    done: np.ndarray
+    ring: np.ndarray
+
+
+def new_cache(
+    nodes: np.ndarray, capacities: np.ndarray, options: np.ndarray, seed: int, slots: int = 1024, leaves: int = 64
+) -> Cache:
+    """Return an empty cache for every worker.
+
+    Args:
+        nodes: forest NODE records.
+        capacities: KV pool tokens per worker, shape (workers,), multiples of the page size.
+        options: one OPTIONS record.
+        seed: of the eviction policies' random streams, one per worker.
+        slots: initial number of slots (grown on demand).
+        leaves: initial row length of `order` (grown on demand).
+    """
+    workers = len(capacities)
+    total = max(slots, 2 * workers)
+    records = record_zeros(total, SLOT)
+    for name in ("parent", "pos"):
+        records[name] = -1
+    records["lock"][:workers] = 1
+    records["worker"][:workers] = np.arange(workers)
+    fleet = record_zeros(workers, WORKER)
+    fleet["capacity"] = fleet["free"] = capacities
+    fleet["due_s"] = np.inf
+    fleet["speed"] = 1.0
+    fleet["ratio"] = 0.7
+    for name in ("queue_head", "queue_tail", "batch_head", "batch_tail", "run_head", "run_tail", "chunked"):
+        fleet[name] = -1
+    clock = record_zeros(1, CLOCK)
+    clock["free_slot"] = -1
+    clock["pending"] = clock["evict_worker"] = -1
+    states = np.random.SeedSequence(seed).generate_state(workers, np.uint64) | np.uint64(1)
+    cache = Cache(
+        nodes=nodes,
+        slots=records,
+        table=np.full(table_size(total), -1, np.int32),
+        order=np.zeros((workers, leaves), np.int32),
+        scratch=np.zeros(leaves, np.int32),
+        path=np.zeros(int(nodes["level"].max(initial=0)) + 2, np.int32),
+        workers=fleet,
+        rng=states,
+        clock=clock,
+        options=options,
+    )
+    link_free(cache, workers, total)
+    return cache
+
+
+def table_size(slots: int) -> int:
+    """Return the hash table length for so many slots: a power of two, at most half full."""
+    return 1 << max(4, int(2 * slots - 1).bit_length())
+
+
+def link_free(cache: Cache, first: int, last: int) -> None:
+    """Put slots first..last-1 on the free list, lowest id first."""
+    if last <= first:
+        return
+    parent = cache.slots["parent"]
+    parent[first:last] = np.arange(first + 1, last + 1)
+    parent[last - 1] = cache.clock["free_slot"][0]
+    cache.slots["pos"][first:last] = -1
+    cache.clock["free_slot"] = first
+    cache.clock["free_slots"] += last - first

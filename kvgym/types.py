@@ -1,0 +1,111 @@
+"""What crosses a border: record layouts of the prefix forest, requests and results, and the Decision.
+
+Times are float seconds of simulated (or wall) time, lengths are tokens unless the name says otherwise.
+
+Metric definitions used everywhere:
+    latency_s = finish_s - arrival_s             end to end, as the client sees it
+    ttft_s    = first_token_s - arrival_s        time to first token
+    tpot_s    = (finish_s - first_token_s) / (output_tokens - 1)   time per output token, output_tokens >= 2
+    hit rate  = sum(hit_tokens) / sum(prompt_tokens) over completed requests
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kvgym.workloads.forest import Forest
+
+NODE = np.dtype(
+    [
+        ("parent", np.int32),  # node id of the parent; -1 for the root (node 0)
+        ("level", np.int32),  # number of ancestors; 0 for the root
+        ("start", np.int32),  # depth of the parent's end, tokens from the beginning of the prompt
+        ("end", np.int32),  # depth of this node's end, tokens; end > start except for the root (0, 0)
+        ("chars", np.int32),  # length of this node's text, characters
+        ("chars_end", np.int32),  # characters from the beginning of the prompt to this node's end
+    ],
+    align=True,
+)
+"""One node of the prefix forest. Node 0 is the empty root; ids of a path grow from root to leaf."""
+
+REQUEST = np.dtype(
+    [
+        ("arrival_s", np.float64),  # release time; for a follow-up turn or a backlog head: unused (0)
+        ("think_s", np.float64),  # delay after the predecessor has finished, seconds
+        ("prompt_node", np.int32),  # deepest forest node of the prompt's whole pages
+        ("output_node", np.int32),  # deepest forest node of prompt + output; -1: nothing of the output is shared
+        ("prompt_tokens", np.int32),
+        ("output_tokens", np.int32),  # tokens that will be generated, >= 1 (not visible to routers)
+        ("max_new_tokens", np.int32),  # what the client asked for (visible)
+        ("prompt_chars", np.int32),
+        ("session", np.int32),
+        ("turn", np.int32),  # 0-based turn within the session
+        ("next", np.int32),  # request released when this one has finished; -1: none
+        ("priority", np.int32),
+    ],
+    align=True,
+)
+"""One request of a workload, as generated. Follow-up turns are found through `next`, never by arrival_s."""
+
+PENDING, QUEUED, RUNNING, DONE, REJECTED, FAILED = 0, 1, 2, 3, 4, 5
+"""Values of RECORD.status."""
+
+RECORD = np.dtype(
+    [
+        ("request", np.int32),
+        ("session", np.int32),
+        ("turn", np.int32),
+        ("worker", np.int32),
+        ("status", np.int32),
+        ("prompt_tokens", np.int32),
+        ("hit_tokens", np.int32),  # prompt tokens found in the worker's cache at admission
+        ("output_tokens", np.int32),  # tokens really generated
+        ("retractions", np.int32),
+        ("arrival_s", np.float64),
+        ("admitted_s", np.float64),  # first admission into a prefill batch
+        ("first_token_s", np.float64),
+        ("finish_s", np.float64),
+    ],
+    align=True,
+)
+"""One row per finished (done, rejected or failed) request, in order of completion."""
+
+
+@dataclass(frozen=True)
+class FleetSpec:
+    """What a controller is told at reset: the fleet's shape and the forest that prompts live in."""
+
+    workers: int
+    capacity_tokens: tuple[int, ...]  # KV tokens per worker
+    page_size: int
+    forest: Forest
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One routing decision: what a router can see of the request and of each worker.
+
+    Arrays have shape (workers,). `hit_tokens` is present only with ``observability="exact"``.
+    """
+
+    time_s: float
+    request: int  # index into the workload
+    node: int  # forest node of the prompt
+    prompt_tokens: int
+    prompt_chars: int
+    max_new_tokens: int
+    session: int
+    turn: int
+    priority: int
+    inflight: np.ndarray  # requests sent and not yet answered (router's own count)
+    inflight_tokens: np.ndarray  # their prompt tokens
+    running: np.ndarray  # requests in the engine's running batch
+    queued: np.ndarray  # requests waiting in the engine
+    kv_used_tokens: np.ndarray  # resident + private KV tokens
+    kv_capacity_tokens: np.ndarray
+    mask: np.ndarray = field(repr=False)  # bool, True where a worker may be chosen
+    hit_tokens: np.ndarray | None = None  # tokens of this prompt in each worker's real cache
