@@ -35,10 +35,10 @@ def _gaps(count: int, mean_s: float, cv: float, rng: np.random.Generator) -> np.
 
 
 def spread_ticks(stamps_s: np.ndarray, tick_s: float, rng: np.random.Generator) -> np.ndarray:
-    """Return sorted arrivals where each stamp on a multiple of `tick_s` is spread evenly over the tick that it opens.
+    """Return sorted arrivals where each stamp is moved evenly into the tick that it opens.
 
-    Publishers round stamps down (Mooncake: 3 s), which turns a steady stream into bursts. Order within a tick is kept:
-    the draws are sorted there.
+    Publishers round stamps down (Mooncake's conversations: to 3 s, give or take 1 ms), which turns a steady stream into
+    bursts. The i-th row keeps the i-th place: the times are drawn, then sorted.
 
     Args:
         stamps_s: recorded stamps in seconds, not decreasing, (n,).
@@ -47,4 +47,6 @@ def spread_ticks(stamps_s: np.ndarray, tick_s: float, rng: np.random.Generator) 
     """
     if tick_s == 0:
         return stamps_s
-    return np.sort(np.floor(stamps_s / tick_s) * tick_s + rng.uniform(0.0, tick_s, len(stamps_s)))
+    if not 0 < tick_s < np.inf:
+        raise WorkloadError(f"tick_s must be >= 0 (0: stamps are exact), got {tick_s}")
+    return np.sort(stamps_s + rng.uniform(0.0, tick_s, len(stamps_s)))

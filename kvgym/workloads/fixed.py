@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
@@ -34,8 +35,8 @@ class Fixed:
     """
 
     rows: tuple[Mapping[str, Any], ...] = field(metadata={"help": "the requests in order"})
-    clients: int = field(default=0, metadata={"help": "closed-loop clients; 0: open loop"})
-    block_tokens: int = field(default=1, metadata={"help": "tokens per id of `ids` rows", "unit": "tokens"})
+    clients: int = option(0, "closed-loop clients; 0: open loop")
+    block_tokens: int = option(1, "tokens per id of `ids` rows", "tokens")
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the rows, compiled for `page_size`; the seed changes nothing."""
@@ -105,9 +106,7 @@ def _child(forest: Forest, known: dict[tuple[int, Any], int], parent: int, key: 
     node = known.get((parent, key))
     if node is None:
         node = known[(parent, key)] = forest.add_node(parent, tokens)
-    record = forest.nodes[node]
-    if record["end"] - record["start"] != tokens:
-        raise WorkloadError(
-            f"fixed: row {row} gives {key!r} {tokens} tokens, but an earlier row gave it {record['end'] - record['start']}"
-        )
+    length = int(forest.nodes[node]["end"] - forest.nodes[node]["start"])
+    if length != tokens:
+        raise WorkloadError(f"fixed: row {row} gives {key!r} {tokens} tokens, but an earlier row gave it {length}")
     return node

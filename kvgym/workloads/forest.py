@@ -88,14 +88,14 @@ class Forest:
         """
         chain = np.ascontiguousarray(ids, np.int64)
         count = len(chain) * self.block_tokens if tokens is None else tokens
-        return int(self.insert_many(chain, np.array([0, len(chain)], np.int64), np.array([count], np.int64))[0])
+        return int(self.insert_many(chain, np.zeros(1, np.int64), np.array([count], np.int64))[0])
 
-    def insert_many(self, ids: np.ndarray, offsets: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    def insert_many(self, ids: np.ndarray, starts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """Insert many prompts in order; the same as calling `insert` for each, and much faster.
 
         Args:
-            ids: the prompts' ids one after the other, int64.
-            offsets: prompt i has ids[offsets[i]:offsets[i + 1]], int64 (prompts + 1,).
+            ids: the prompts' ids in one array, int64; prompts may overlap there (a prompt and its answer, say).
+            starts: the ids of prompt i are ids[starts[i]:], as many as tokens[i] needs, int64 (prompts,).
             tokens: prompt lengths, int64 (prompts,).
 
         Returns:
@@ -104,21 +104,22 @@ class Forest:
         Raises:
             WorkloadError: a prompt is longer than its ids reach.
         """
-        ids, offsets = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(offsets, np.int64)
+        ids, starts = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(starts, np.int64)
         tokens = np.ascontiguousarray(tokens, np.int64)
-        short = np.flatnonzero((np.diff(offsets) * self.block_tokens < tokens) | (tokens < 0))
+        blocks = -(-tokens // self.block_tokens)
+        short = np.flatnonzero((starts < 0) | (tokens < 0) | (starts + blocks > len(ids)))
         if len(short):
             i = int(short[0])
             raise WorkloadError(
                 f"{len(short)} of {len(tokens)} prompts do not fit their ids; prompt {i} has {tokens[i]} tokens and "
-                f"{offsets[i + 1] - offsets[i]} ids of {self.block_tokens} tokens"
+                f"{len(ids) - starts[i]} ids of {self.block_tokens} tokens"
             )
         out, done = np.zeros(len(tokens), np.int32), 0
         while done < len(tokens):
-            self._reserve(2, int(offsets[done + 1] - offsets[done]), hashed=2)
+            self._reserve(2, int(blocks[done]), hashed=2)
             done = trie.insert_many(
                 as_records(self._nodes), as_records(self._links), self._pool, self._table, self._counts, self._splits,
-                ids, offsets, tokens, out, done, self.page_size, self.block_tokens, self.chars_per_token,
+                ids, starts, tokens, out, done, self.page_size, self.block_tokens, self.chars_per_token,
             )  # fmt: skip
         return out
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
+from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
@@ -31,8 +33,6 @@ question - prefix < 36 characters (the literals), which has probability Phi(36 /
 S = 256, 512, 1024, 2048, 4096 that is 58.4 % at 4.2 (the published prompts: 58 to 59 %).
 """
 
-ORDERS = ("random", "grouped", "worst")
-
 
 @dataclass(frozen=True)
 class GSP:
@@ -41,24 +41,20 @@ class GSP:
     Lengths count everything, the shared literal too. Source: paper.md 6.1; defaults are the README settings.
     """
 
-    groups: int = field(default=128, metadata={"help": "number of groups"})
-    prompts_per_group: int = field(default=32, metadata={"help": "prompts per group (their mean with zipf > 0)"})
-    prefix_ratio: float = field(default=0.5, metadata={"help": "shared part of a prompt, 0..1"})
-    lens: tuple[int, ...] = field(
-        default=(512, 1024, 2048, 4096, 8192),
-        metadata={"help": "prompt lengths, dealt to the groups in turn", "unit": "tokens"},
+    groups: int = option(128, "number of groups")
+    prompts_per_group: int = option(32, "prompts per group (their mean with zipf > 0)")
+    prefix_ratio: float = option(0.5, "shared part of a prompt, 0..1")
+    lens: tuple[int, ...] = option((512, 1024, 2048, 4096, 8192), "prompt lengths, dealt to the groups in turn", "tokens"},
     )
-    output_tokens: int = field(default=4, metadata={"help": "generated tokens per request", "unit": "tokens"})
-    order: str = field(default="random", metadata={"help": "random | grouped | worst (prompt 0 of all groups, ...)"})
-    rate_rps: float | None = field(default=12.0, metadata={"help": "arrival rate; null: all at once", "unit": "1/s"})
-    cv: float = field(default=1.0, metadata={"help": "coefficient of variation of the gaps; 1: Poisson"})
-    clients: int = field(default=0, metadata={"help": "closed-loop clients; 0: open loop"})
-    shared_literal: bool = field(default=True, metadata={"help": "all prompts share 2 tokens of 17 characters"})
-    zipf: float = field(default=0.0, metadata={"help": "exponent of the groups' popularity; 0: all the same"})
+    output_tokens: int = field(default=4, metadata={"help": "generated tokens per request", "unit": "tokens")
+    order: Literal["random", "grouped", "worst"] = option("random", "order of arrival; worst: prompt 0 of all groups, then prompt 1 ...")
+    rate_rps: float | None = option(12.0, "arrival rate; null: all at once", "1/s")
+    cv: float = option(1.0, "coefficient of variation of the gaps; 1: Poisson")
+    clients: int = option(0, "closed-loop clients; 0: open loop")
+    shared_literal: bool = option(True, "all prompts share 2 tokens of 17 characters")
+    zipf: float = option(0.0, "exponent of the groups' popularity; 0: all the same")
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise WorkloadError(f"gsp: order must be one of {', '.join(ORDERS)}, got {self.order!r}")
         if self.groups < 1 or self.prompts_per_group < 1 or self.output_tokens < 1:
             raise WorkloadError("gsp: groups, prompts_per_group and output_tokens must be >= 1")
         if not 0 <= self.prefix_ratio <= 1 or not 0 <= self.zipf < np.inf:

@@ -29,9 +29,9 @@ _MULTIPLIER = 0x9E3779B1
 
 
 @njit()
-def _mix(state, value):
+def _mix(state: int, value: int) -> int:
     """Fold a 64-bit `value` into the 31-bit hash `state`; every product stays below 2**63, so none overflows."""
-    wide = np.int64(value)
+    wide = int(value)
     state = ((state ^ (wide & _MASK)) * _MULTIPLIER) & _MASK
     state ^= state >> 15
     state = ((state ^ ((wide >> 31) & _MASK)) * _MULTIPLIER) & _MASK
@@ -39,7 +39,18 @@ def _mix(state, value):
 
 
 @njit()
-def _find_child(nodes, links, pool, table, parent, ids, base, depth, page, block):
+def _find_child(
+    nodes: np.ndarray,
+    links: np.ndarray,
+    pool: np.ndarray,
+    table: np.ndarray,
+    parent: int,
+    ids: np.ndarray,
+    base: int,
+    depth: int,
+    page: int,
+    block: int,
+) -> int:
     """Return the table slot of the child of `parent` whose first page equals ids at `depth`, or the free slot for it.
 
     The id of block k of the prompt is ids[base + k].
@@ -64,7 +75,17 @@ def _find_child(nodes, links, pool, table, parent, ids, base, depth, page, block
 
 
 @njit()
-def _matched_end(nodes, links, pool, node, ids, base, limit, page, block):
+def _matched_end(
+    nodes: np.ndarray,
+    links: np.ndarray,
+    pool: np.ndarray,
+    node: int,
+    ids: np.ndarray,
+    base: int,
+    limit: int,
+    page: int,
+    block: int,
+) -> int:
     """Return the depth (a multiple of `page`, at most `limit`) to which the prompt agrees with `node`."""
     end = min(nodes[node].end, limit)
     offset = links[node].pool
@@ -75,7 +96,7 @@ def _matched_end(nodes, links, pool, node, ids, base, limit, page, block):
 
 
 @njit()
-def _attach(nodes, links, parent, node):
+def _attach(nodes: np.ndarray, links: np.ndarray, parent: int, node: int) -> None:
     """Put `node` at the head of the children of `parent` and set its parent and level."""
     old = links[parent].first
     links[parent].first = node
@@ -88,7 +109,7 @@ def _attach(nodes, links, parent, node):
 
 
 @njit()
-def _set_extent(nodes, node, end, chars_per_token):
+def _set_extent(nodes: np.ndarray, node: int, end: int, chars_per_token: float) -> None:
     """Set start, end and characters of `node`, whose parent is known."""
     parent = nodes[node].parent
     nodes[node].start = nodes[parent].end
@@ -98,7 +119,16 @@ def _set_extent(nodes, node, end, chars_per_token):
 
 
 @njit()
-def _split(nodes, links, counts, splits, table, slot, depth, chars_per_token):
+def _split(
+    nodes: np.ndarray,
+    links: np.ndarray,
+    counts: np.ndarray,
+    splits: np.ndarray,
+    table: np.ndarray,
+    slot: int,
+    depth: int,
+    chars_per_token: float,
+) -> int:
     """Split the node in `slot` at `depth`; return the new upper half, which takes its place below the parent.
 
     The lower half keeps its id, end and children; its entry in the table is left to the caller. Levels below are
@@ -132,7 +162,18 @@ def _split(nodes, links, counts, splits, table, slot, depth, chars_per_token):
 
 
 @njit()
-def _new_leaf(nodes, links, pool, counts, parent, ids, base, end, block, chars_per_token):
+def _new_leaf(
+    nodes: np.ndarray,
+    links: np.ndarray,
+    pool: np.ndarray,
+    counts: np.ndarray,
+    parent: int,
+    ids: np.ndarray,
+    base: int,
+    end: int,
+    block: int,
+    chars_per_token: float,
+) -> int:
     """Append a child of `parent` that reaches `end`, with its ids copied to the pool; return its id."""
     node = counts[NODES]
     counts[NODES] += 1
@@ -148,7 +189,20 @@ def _new_leaf(nodes, links, pool, counts, parent, ids, base, end, block, chars_p
 
 
 @njit()
-def _insert(nodes, links, pool, table, counts, splits, ids, base, tokens, page, block, chars_per_token):
+def _insert(
+    nodes: np.ndarray,
+    links: np.ndarray,
+    pool: np.ndarray,
+    table: np.ndarray,
+    counts: np.ndarray,
+    splits: np.ndarray,
+    ids: np.ndarray,
+    base: int,
+    tokens: int,
+    page: int,
+    block: int,
+    chars_per_token: float,
+) -> int:
     """Insert one prompt and return the deepest node of its whole pages (0 if it is shorter than a page)."""
     limit = tokens // page * page
     node, depth = 0, 0
@@ -171,7 +225,7 @@ def _insert(nodes, links, pool, table, counts, splits, ids, base, tokens, page, 
 
 
 @njit()
-def relevel(nodes, links, top):
+def relevel(nodes: np.ndarray, links: np.ndarray, top: int) -> None:
     """Recompute `level` of `top` and of everything below it from the level of its parent; no stack needed."""
     if top != 0:
         nodes[top].level = nodes[nodes[top].parent].level + 1
@@ -192,17 +246,30 @@ def relevel(nodes, links, top):
 
 @njit()
 def insert_many(
-    nodes, links, pool, table, counts, splits, ids, offsets, tokens, out, begin, page, block, chars_per_token
-):
+    nodes: np.ndarray,
+    links: np.ndarray,
+    pool: np.ndarray,
+    table: np.ndarray,
+    counts: np.ndarray,
+    splits: np.ndarray,
+    ids: np.ndarray,
+    starts: np.ndarray,
+    tokens: np.ndarray,
+    out: np.ndarray,
+    begin: int,
+    page: int,
+    block: int,
+    chars_per_token: float,
+) -> int:
     """Insert prompts begin..len(tokens)-1 and write their nodes to `out`; stop early when an array might overflow.
 
-    Prompt i has the ids ids[offsets[i]:offsets[i + 1]] and tokens[i] tokens. An insert makes at most two nodes. Returns
+    The ids of prompt i start at ids[starts[i]] and it has tokens[i] tokens. An insert makes at most two nodes. Returns
     the first prompt that was not inserted; the caller grows the arrays and calls again.
     """
     done, first_split = begin, counts[SPLITS]
     while done < len(tokens):
-        base = offsets[done]
-        full = counts[NODES] + 2 > len(nodes) or counts[POOL] + offsets[done + 1] - base > len(pool)
+        base, blocks = starts[done], (tokens[done] + block - 1) // block
+        full = counts[NODES] + 2 > len(nodes) or counts[POOL] + blocks > len(pool)
         if full or 2 * (counts[HASHED] + 2) > len(table):
             break
         out[done] = _insert(
@@ -218,7 +285,9 @@ def insert_many(
 
 
 @njit()
-def rebuild(nodes, links, pool, table, counts, page, block):
+def rebuild(
+    nodes: np.ndarray, links: np.ndarray, pool: np.ndarray, table: np.ndarray, counts: np.ndarray, page: int, block: int
+) -> None:
     """Fill an empty `table` with every node that has ids."""
     for node in range(1, counts[NODES]):
         offset = links[node].pool
@@ -228,7 +297,14 @@ def rebuild(nodes, links, pool, table, counts, page, block):
 
 
 @njit()
-def append_nodes(nodes, links, counts, parents, lengths, chars):
+def append_nodes(
+    nodes: np.ndarray,
+    links: np.ndarray,
+    counts: np.ndarray,
+    parents: np.ndarray,
+    lengths: np.ndarray,
+    chars: np.ndarray,
+) -> None:
     """Append nodes without ids, one per entry of `parents` (which may name entries appended by the same call)."""
     for i in range(len(parents)):
         node, parent = counts[NODES], parents[i]

@@ -1,0 +1,113 @@
+"""Mooncake-style traces: one request per line with its arrival, lengths and chained block hashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvgym.config import option
+from kvgym.errors import WorkloadError
+from kvgym.seeding import stream
+from kvgym.types import REQUEST
+from kvgym.workloads.arrivals import open_loop, spread_ticks
+from kvgym.workloads.base import Workload
+from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
+from kvgym.workloads.rows import Row, locate, read_rows
+from kvgym.workloads.sessions import make_workload
+
+
+@dataclass(frozen=True)
+class Mooncake:
+    """Rows {timestamp (ms), input_length, output_length, hash_ids}, one id per block, the last block cut.
+
+    The trace does not say which prompt continues which answer, so no answer is shared (output_node -1). Arrivals are
+    the recorded ones unless `rate_rps` or `clients` is given. Source: kvcache-ai/Mooncake (Apache-2.0).
+    """
+
+    path: str = option("mooncake_conversation_first_half.jsonl.gz", "JSONL file, plain or gzip")
+    block_size: int = option(512, "tokens per hash id", "tokens")
+    tick_s: float = option(3.0, "stamps are spread over ticks of this width; 0: they are exact", "s")
+    time_scale: float = option(1.0, "factor on recorded times; 2: half the rate")
+    rate_rps: float | None = option(None, "rate instead of recorded arrivals", "1/s")
+    cv: float = option(1.0, "coefficient of variation of the gaps with rate_rps; 1: Poisson")
+    clients: int = option(0, "closed-loop clients; 0: open loop")
+    limit: int | None = option(None, "keep the first so many requests")
+    max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens")
+    repair: bool = option(False, "cut surplus ids and add unshared ones instead of failing")
+
+    def __post_init__(self) -> None:
+        if self.block_size < 1 or (self.limit is not None and self.limit < 1) or not 0 < self.time_scale < np.inf:
+            raise WorkloadError(
+                f"mooncake: block_size and limit must be >= 1 and time_scale > 0, got {self.block_size}, {self.limit} "
+                f"and {self.time_scale}"
+            )
+
+    def generate(self, seed: int, page_size: int = 1) -> Workload:
+        """Return the trace compiled for `page_size`; only the arrivals depend on the seed."""
+        file = locate(self.path)
+        stamps, lengths, chains, notes = self._read(file)
+        requests = np.zeros(len(chains), REQUEST)
+        requests["prompt_tokens"], requests["output_tokens"] = lengths.T
+        requests["prompt_chars"] = (requests["prompt_tokens"] * CHARS_PER_TOKEN).astype(np.int64)
+        requests["session"] = np.arange(len(chains))
+        requests["output_node"] = requests["next"] = -1
+        requests["arrival_s"] = self._arrivals(stamps, seed)
+        forest = Forest(page_size, self.block_size)
+        if chains:
+            starts = np.cumsum([0] + [len(chain) for chain in chains[:-1]])
+            requests["prompt_node"] = forest.insert_many(np.concatenate(chains), starts, lengths[:, 0])
+        heads = np.arange(len(chains), dtype=np.int32)
+        return make_workload("mooncake", forest, requests, heads, clients=self.clients, notes=notes)
+
+    def _arrivals(self, stamps: np.ndarray, seed: int) -> np.ndarray:
+        rng = stream(seed, "arrivals")
+        if self.clients:
+            return np.zeros(len(stamps))
+        if self.rate_rps is not None:
+            return open_loop(len(stamps), self.rate_rps, self.cv, rng)
+        return spread_ticks(stamps, self.tick_s, rng) * self.time_scale
+
+    def _read(self, file: Any) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], dict[str, Any]]:
+        """Return stamps (s), lengths (prompt, output) and id chains of the kept rows, and the notes."""
+        stamps: list[float] = []
+        lengths: list[tuple[int, int]] = []
+        chains: list[np.ndarray] = []
+        misfits: list[Row] = []
+        last_ms, long, fresh = 0.0, 0, -1
+        for row in read_rows(file):
+            if len(chains) == self.limit:
+                break
+            stamp = row.seconds("timestamp", unit="milliseconds")
+            if stamp < last_ms:
+                raise row.error("timestamp", f"not less than the previous row's ({last_ms:g})")
+            last_ms = stamp
+            prompt, output = row.tokens("input_length"), row.tokens("output_length")
+            if self.max_context_tokens is not None and prompt + output > self.max_context_tokens:
+                long += 1
+                continue
+            ids, blocks = _ids(row), -(-prompt // self.block_size)
+            if len(ids) != blocks:
+                misfits.append(row)
+                ids = np.concatenate((ids[:blocks], np.arange(fresh, fresh - max(blocks - len(ids), 0), -1)))
+                fresh -= blocks
+            stamps.append(stamp / 1000)
+            lengths.append((prompt, output))
+            chains.append(ids)
+        if misfits and not self.repair:
+            raise WorkloadError(
+                f"{misfits[0].where}: hash_ids must have one id per {self.block_size} tokens of input_length, got "
+                f"{len(misfits[0].data['hash_ids'])} for {misfits[0].data['input_length']} ({len(misfits)} such rows); "
+                "check block_size, or set repair: true"
+            )
+        notes = {"source": file.name, "left_out_too_long": long, "repaired_rows": len(misfits)}
+        return np.array(stamps), np.array(lengths, np.int64).reshape(-1, 2), chains, notes
+
+
+def _ids(row: Row) -> np.ndarray:
+    """Return the row's block ids, int64."""
+    ids = row.items("hash_ids")
+    if not all(type(i) is int and 0 <= i < 2**63 for i in ids):
+        raise row.error("hash_ids", "a list of whole numbers in 0..2**63 - 1")
+    return np.array(ids, np.int64)
