@@ -44,10 +44,13 @@ class GSP:
     groups: int = option(128, "number of groups")
     prompts_per_group: int = option(32, "prompts per group (their mean with zipf > 0)")
     prefix_ratio: float = option(0.5, "shared part of a prompt, 0..1")
-    lens: tuple[int, ...] = option((512, 1024, 2048, 4096, 8192), "prompt lengths, dealt to the groups in turn", "tokens"},
+    lens: tuple[int, ...] = option(
+        (512, 1024, 2048, 4096, 8192), "prompt lengths, dealt to the groups in turn", "tokens"
     )
-    output_tokens: int = field(default=4, metadata={"help": "generated tokens per request", "unit": "tokens")
-    order: Literal["random", "grouped", "worst"] = option("random", "order of arrival; worst: prompt 0 of all groups, then prompt 1 ...")
+    output_tokens: int = option(4, "generated tokens per request", "tokens")
+    order: Literal["random", "grouped", "worst"] = option(
+        "random", "order of arrival; worst: prompt 0 of all groups, then prompt 1 ..."
+    )
     rate_rps: float | None = option(12.0, "arrival rate; null: all at once", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps; 1: Poisson")
     clients: int = option(0, "closed-loop clients; 0: open loop")
