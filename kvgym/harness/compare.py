@@ -56,7 +56,7 @@ def compare(
     baseline = baseline_labels(config)
     cells, skipped = expand(config)
     for message in skipped:
-        console.print(message, style="yellow", highlight=False)
+        console.print(message, style="yellow", highlight=False, soft_wrap=True)
     manifest = make_manifest(config, cells, skipped)
     folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
     store = Store(folder, manifest)

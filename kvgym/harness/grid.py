@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from kvgym.config import ClusterConfig, build, option, resolve_cluster, resolve_workload, to_plain
-from kvgym.errors import ConfigError
+from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.stats import METRICS
 from kvgym.harness.tables import table
 from kvgym.workloads.base import WorkloadSource
+from kvgym.workloads.rows import locate
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,12 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
         workload = _entry(item, _WorkloadEntry)
         source = resolve_workload(workload.use)
         label = workload.name or _label(workload.use, "source")
-        if workload.optional and (absent := [str(path) for path in data_files(source) if not path.exists()]):
-            skipped.append(f"{label}: left out, no file {', '.join(absent)}")
+        try:
+            data_files(source)
+        except WorkloadError as error:
+            if not workload.optional:
+                raise
+            skipped.append(f"{label} is left out: {error}")
             continue
         for entry in workload.clusters or config.clusters:
             cluster = _entry(entry, _ClusterEntry)
@@ -168,9 +173,13 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
 
 
 def data_files(source: WorkloadSource) -> list[Path]:
-    """Return the files that `source` reads: its fields called `path`, or ending in `_path`."""
+    """Return the files that `source` reads: its fields called `path`, or ending in `_path`.
+
+    Raises:
+        WorkloadError: one is absent.
+    """
     named = [f.name for f in dataclasses.fields(source) if f.name == "path" or f.name.endswith("_path")]  # type: ignore[arg-type]
-    return [Path(value) for name in named if (value := getattr(source, name))]
+    return [locate(value) for name in named if (value := getattr(source, name))]
 
 
 def _cell(workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair) -> Cell:

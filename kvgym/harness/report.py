@@ -105,7 +105,7 @@ def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) ->
         lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
         lines += [*_markdown_table(*_rows(cells)), ""]
     lines += _published(summary.cells)
-    lines += [f"Left out: {message}" for message in skipped]
+    lines += skipped
     return "\n".join(lines).rstrip() + "\n"
 
 

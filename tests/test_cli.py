@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kvgym import cli
+
+TINY = """
+name: tiny
+workloads: [{use: {source: gsp, groups: 8, prompts_per_group: 4, lens: [64, 128]}, name: gsp}]
+clusters: [{use: {workers: 2, capacity_tokens: 1000}, name: two}]
+routing: [round_robin, random]
+eviction: [lru]
+seeds: 1
+"""
+
+
+@pytest.fixture
+def kvgym(monkeypatch, capsys, tmp_path):
+    """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["kvgym", *args])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def test_list__names_with_the_first_line_of_their_module(kvgym):
+    code, out, _ = kvgym("list")
+    assert code == 0
+    for title in ("workloads", "routing", "eviction", "costs", "clusters", "compare", "envs", "cluster fields"):
+        assert f"\n{title}\n" in f"\n{out}"
+    lines = [line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  ")]
+    assert all(len(line) == 2 for line in lines), "every entry has a sentence"
+    assert {"gsp", "lbgr_release", "rlt", "l40x4", "quickstart", "kvgym/Routing-v0"} <= {line[0] for line in lines}
+
+
+def test_list__one_family(kvgym):
+    code, out, _ = kvgym("list", "eviction")
+    assert (code, out.splitlines()[0]) == (0, "eviction")
+    code, _, err = kvgym("list", "evictoin")
+    assert code == 2
+    assert "did you mean 'eviction'?" in err
+
+
+def test_list__compiles_nothing():
+    code = "import sys; from kvgym.harness.catalogue import catalogue; catalogue(); print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_compare__last_line_is_json(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here", "--seeds", "2")
+    last = json.loads(out.splitlines()[-1])
+    assert (code, last["out"]) == (0, "here")
+    cell = last["cells"][0]
+    assert (cell["workload"], cell["cluster"], cell["routing"], cell["eviction"]) == (
+        "gsp",
+        "two",
+        "round_robin",
+        "lru",
+    )
+    assert cell["seeds"] == 2
+    for key in ("p50_latency_s", "p95_latency_s", "p50_ttft_s", "hit_rate", "makespan_s", "makespan_load_s"):
+        assert cell[key] > 0
+    assert (cell["throughput_rps"] > 0, cell["completed"], cell["rejected"], cell["failed"]) == (True, 32, 0, 0)
+
+
+def test_compare__default_folder_and_overrides(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--set", "cluster.workers=3", "--set", "seeds=[5]")
+    last = json.loads(out.splitlines()[-1])
+    assert (code, last["cells"][0]["cluster"]) == (0, "two workers=3")
+    assert last["out"].startswith("results/tiny-")
+    assert (tmp_path / last["out"] / "report.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("compare", "quickstrat"), "no preset 'quickstrat' in configs/compare; did you mean 'quickstart'?"),
+        (("compare", "nothing.yaml"), "cannot read configuration nothing.yaml"),
+        (("compare", "quickstart", "--set", "seeds"), "--set takes KEY=VALUE"),
+        (("run", "--routing", "lbrg"), "unknown routing controller 'lbrg'"),
+        (("run", "--routing", "no.such:Router"), "cannot import routing controller"),
+        (("run", "--set", "seed=1"), "--set takes workload.*, cluster.* or options.*, got 'seed'"),
+        (("run", "--set", "options.x=1"), "routing controller 'lbgr_release' does not take {'x': 1}"),
+        (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
+    ],
+)
+def test_errors__one_line_on_stderr_and_exit_code_2(kvgym, tmp_path, args, message):
+    code, out, err = kvgym(*args)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and message in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run__one_cell(kvgym, tmp_path):
+    settings = ["--set", "workload.groups=4", "--set", "workload.lens=[64, 128]", "--set", "cluster.workers=2"]
+    code, out, _ = kvgym("run", "--routing", "round_robin", "--seed", "3", "--records", "r.parquet", *settings)
+    last = json.loads(out.splitlines()[-1])
+    assert (code, last["routing"], last["seed"], last["completed"]) == (0, "round_robin", 3, 128)
+    assert last["decisions"] == 128
+    assert (tmp_path / "r.parquet").exists()
+
+
+def test_run__a_plug_in_from_the_current_folder(kvgym, tmp_path):
+    (tmp_path / "my_router_of_test_cli.py").write_text(
+        "class Last:\n"
+        "    def reset(self, spec, seed): self.workers = spec.workers\n"
+        "    def act(self, decision): return self.workers - 1\n"
+        "    def observe(self, records): pass\n"
+    )
+    settings = ["--set", "workload.groups=2", "--set", "workload.lens=[64]"]
+    code, out, _ = kvgym("run", "--routing", "my_router_of_test_cli:Last", *settings)
+    assert (code, json.loads(out.splitlines()[-1])["busiest_share"]) == (0, 1.0)
