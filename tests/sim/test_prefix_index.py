@@ -107,8 +107,9 @@ def test_evict__late_report_of_an_old_access_keeps_parents_newest(forest):
     index = PrefixIndex(forest, 1)
     index.insert(0, 2, 5.0)
     index.insert(0, 3, 1.0)
-    index.evict(60)
-    assert index.match_chars(2).tolist() == [60]
+    index.evict(40)
+    assert index.match_chars(2).tolist() == [40]
+    assert index.chars.tolist() == [40]
 
 
 def test_remove_worker__clears_only_that_worker(forest):
@@ -130,9 +131,18 @@ def test_on_split__upper_half_counts_as_tagged_and_totals_stay():
     assert index.match_tokens(other).tolist() == [0, 3]
     assert index.match_tokens(first).tolist() == [0, 6]
     assert (index.chars.tolist(), len(index)) == ([0, 24], 2)
-    assert index.owner(int(forest.splits[0, 0])) == 1
     index.on_split(*forest.splits[0, :2])
     assert (index.chars.tolist(), len(index)) == ([0, 24], 2)
+
+
+def test_on_split__upper_half_has_the_same_owner():
+    forest = Forest()
+    index = PrefixIndex(forest, 3)
+    node = forest.insert([1, 2, 3, 4])
+    for worker in (2, 0, 1):
+        index.insert(worker, node, float(worker))
+    forest.insert([1, 2])
+    assert index.owner(int(forest.splits[0, 0])) == index.owner(node) == 2
 
 
 def test_table__grows_with_tags_not_with_workers_times_nodes():

@@ -68,6 +68,11 @@ def test_decay__equals_the_literal_loop(router):
         literal[worker] += added
 
 
+def test_ticks__a_multiple_of_the_period_lies_on_its_tick(router):
+    assert [router._ticks(tick * 0.02) for tick in range(2000)] == list(range(2000))
+    assert router._ticks(0.0399) == 1
+
+
 def test_release__takes_back_what_the_decay_left(router, ask, finished):
     router.act(ask(2, [0] * 3, 0.0, request=0))
     router.load_ms[0] += 5000
