@@ -22,12 +22,9 @@ check: $(VENV)/.dev
 bench: $(VENV)/.lean
 	$(BIN)/kvgym bench --json
 
-oracle: $(ORACLE)/.done
-
-# The oracle lives in its own environment, so that SGLang's pins never meet ours.
-$(ORACLE)/.done: scripts/setup_oracle.sh
-	scripts/setup_oracle.sh $(ORACLE)
-	touch $@
+# An environment of its own, so that SGLang's pins never meet ours; the script does nothing when it is up to date.
+oracle:
+	PYTHON=$(PYTHON) scripts/setup_oracle.sh $(ORACLE)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

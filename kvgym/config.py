@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
 import math
 import re
 import types
@@ -21,11 +20,9 @@ from typing import Any, Literal, TypeVar, Union
 import yaml
 
 from kvgym.errors import ConfigError, KVGymError, UnknownNameError
+from kvgym.tables import table
 
 T = TypeVar("T")
-
-WORKLOAD_TABLE = "kvgym.workloads:WORKLOADS"
-"""Where workload sources are looked up; a string, since this module stands below `kvgym.workloads`."""
 
 
 def option(default: Any, help: str, unit: str = "") -> Any:
@@ -351,6 +348,4 @@ def resolve_workload(given: Any) -> Any:
     data = load_config("workloads", given)
     if not isinstance(source := data.pop("source", None), str):
         raise ConfigError(f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(data)}")
-    module, _, table = WORKLOAD_TABLE.partition(":")
-    cls = getattr(importlib.import_module(module), table).load(source)
-    return build(cls, data, "workload")
+    return build(table("workloads").load(source), data, "workload")

@@ -12,7 +12,7 @@ from pathlib import Path
 from kvgym import ENVS
 from kvgym.config import ClusterConfig, preset_folder, preset_names
 from kvgym.errors import UnknownNameError
-from kvgym.harness.tables import TABLES, table
+from kvgym.tables import TABLES, table
 
 Rows = list[tuple[str, str]]
 

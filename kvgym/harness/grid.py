@@ -14,7 +14,7 @@ from typing import Any
 from kvgym.config import ClusterConfig, build, option, resolve_cluster, resolve_workload, to_plain
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.stats import METRICS
-from kvgym.harness.tables import table
+from kvgym.tables import table
 from kvgym.workloads.base import WorkloadSource
 from kvgym.workloads.rows import locate
 

@@ -12,7 +12,7 @@ import numpy as np
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell
-from kvgym.harness.tables import table
+from kvgym.tables import table
 from kvgym.workloads.base import Workload, WorkloadSource
 
 

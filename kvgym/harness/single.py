@@ -11,8 +11,8 @@ from kvgym.errors import ConfigError, ResultsError
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import run
 from kvgym.harness.stats import summarize
-from kvgym.harness.tables import table
 from kvgym.records import write_records
+from kvgym.tables import table
 
 
 def run_single(

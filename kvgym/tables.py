@@ -1,4 +1,4 @@
-"""Finds the name table of each plug-in family by string, so that `kvgym` never imports `controllers`."""
+"""Finds the name table of each plug-in family by string, so that no layer imports one above it or `controllers`."""
 
 from __future__ import annotations
 
