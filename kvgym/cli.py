@@ -47,7 +47,7 @@ def list_(
 
 @app.command()
 def run(
-    workload: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "gsp",
+    workload: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "gsp_small",
     cluster: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "l40x4",
     routing: Annotated[str, typer.Option(help="Routing controller, or module:attr.")] = "lbgr_release",
     eviction: Annotated[str, typer.Option(help="Eviction policy, or module:attr.")] = "rlt",

