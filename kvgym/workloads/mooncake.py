@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class Mooncake:
             return open_loop(len(stamps), self.rate_rps, self.cv, rng)
         return spread_ticks(stamps, self.tick_s, rng) * self.time_scale
 
-    def _read(self, file: Any) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], dict[str, Any]]:
+    def _read(self, file: Path) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], dict[str, Any]]:
         """Return stamps (s), lengths (prompt, output) and id chains of the kept rows, and the notes."""
         stamps: list[float] = []
         lengths: list[tuple[int, int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import math
@@ -85,24 +86,27 @@ class Row:
             yield Row(f"{self.where}, {field}[{i}]", item)
 
 
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what a cut, broken or non-text file raises while it is read into a WorkloadError that names the file."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise WorkloadError(f"{path.name}: the gzip file is cut or broken ({error}); get it again") from error
+    except UnicodeDecodeError as error:
+        raise WorkloadError(f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+
+
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a JSONL file, plain or gzipped; blank lines, CRLF ends and a byte order mark are accepted.
 
     Raises:
         WorkloadError: a line is no JSON object, or the file is cut or not UTF-8; with file and line.
     """
-    line = 0
-    try:
-        with open_text(path) as lines:
-            for line, text in enumerate(lines, 1):
-                if text.strip():
-                    yield Row(f"{path.name}, line {line}", _parse(text, path, line))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise WorkloadError(
-            f"{path.name}: the gzip file is cut or broken after line {line} ({error}); get it again"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise WorkloadError(f"{path.name}: not UTF-8 text after line {line} ({error.reason})") from error
+    with readable(path), open_text(path) as lines:
+        for line, text in enumerate(lines, 1):
+            if text.strip():
+                yield Row(f"{path.name}, line {line}", _parse(text, path, line))
 
 
 def _parse(text: str, path: Path, line: int) -> dict[str, Any]:
