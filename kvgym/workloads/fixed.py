@@ -62,6 +62,10 @@ class Fixed:
         unknown = sorted(set(row) - set(_KEYS))
         if unknown:
             raise WorkloadError(f"fixed: row {i} has unknown keys {unknown}; known: {', '.join(_KEYS)}")
+        for name in ("arrival_s", "think_s"):
+            value = row.get(name, 0.0)
+            if not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise WorkloadError(f"fixed: row {i}: {name} must be a finite number of seconds >= 0, got {value!r}")
         kind = "path" if "path" in self.rows[0] else "ids"
         if kind not in row or ("path" in row and "ids" in row):
             raise WorkloadError(f"fixed: row {i} must give its prompt as `{kind}`, as row 0 does, and in no other way")

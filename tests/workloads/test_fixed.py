@@ -57,6 +57,7 @@ def test_generate__ids_and_their_answers():
         (({"ids": [1]}, {"path": [["a", 1]]}), "row 1 must give its prompt as `ids`"),
         (({"path": [["a", 3]]}, {"path": [["a", 4]]}), "row 1 gives 'a' 4 tokens, but an earlier row gave it 3"),
         (({"ids": [1], "answer": [2, 3]},), "row 0: answer must start with the prompt's ids"),
+        (({"ids": [1], "think_s": -1.0},), "row 0: think_s must be a finite number of seconds >= 0, got -1.0"),
         (({"path": []},), "prompt_tokens must be >= 1"),
         (({"ids": [1], "output_tokens": 0},), "output_tokens must be >= 1"),
     ],

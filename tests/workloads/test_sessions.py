@@ -18,9 +18,10 @@ def requests_of(sessions: list[int]) -> np.ndarray:
 
 def test_link_turns__interleaved_sessions():
     requests = requests_of([5, 2, 5, 5, 2])
-    requests["arrival_s"] = [3.0, 1.0, 0, 0, 0]
+    requests["arrival_s"] = [3.0, 1.0, 9.0, 0, 0]
     assert link_turns(requests).tolist() == [1, 0]
     assert requests["turn"].tolist() == [0, 0, 1, 2, 1]
+    assert requests["arrival_s"].tolist() == [3.0, 1.0, 0, 0, 0]
     assert requests["next"].tolist() == [2, 4, 3, -1, -1]
 
 
