@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 ORACLE := .oracle
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Tests that need no compiled engine.
+FAST := tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_records.py \
+	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
+
 .PHONY: quickstart test check bench oracle clean
 
 quickstart: $(VENV)/.lean
@@ -17,7 +21,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m "not slow" tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_cli.py
+	$(BIN)/python -m pytest -q -m "not slow" $(FAST)
 
 bench: $(VENV)/.lean
 	$(BIN)/kvgym bench --json

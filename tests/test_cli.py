@@ -109,8 +109,8 @@ def test_run__one_cell(kvgym, tmp_path):
     settings = ["--set", "workload.groups=4", "--set", "workload.lens=[64, 128]", "--set", "cluster.workers=2"]
     code, out, _ = kvgym("run", "--routing", "round_robin", "--seed", "3", "--records", "r.parquet", *settings)
     last = json.loads(out.splitlines()[-1])
-    assert (code, last["routing"], last["seed"], last["completed"]) == (0, "round_robin", 3, 128)
-    assert last["decisions"] == 128
+    assert (code, last["routing"], last["seed"], last["completed"]) == (0, "round_robin", 3, 64)
+    assert last["decisions"] == 64
     assert (tmp_path / "r.parquet").exists()
 
 
