@@ -19,7 +19,8 @@ The contract, per function (w = worker, s = slot; "hooks" = the eviction policy'
 - `check`    reads only; returns 0 when free + resident + private = capacity, residency is prefix-closed and every
              counter agrees, else the number of the first broken rule.
 
-Splits make the *upper* half a new slot (new `created`, same hits, priority and lock); the lower half keeps its identity.
+Splits make the *upper* half a new slot (new `created` and `access`, same hits, priority and lock); the lower half keeps
+its identity. Within one insert the lower half of a split is accessed first, then the upper half, then the new slot.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def split(c: Cache, hooks: Any, s: int, depth: int, node: int, by_insert: bool) 
     up.d0, up.d1, up.children, up.lock = low.d0, depth, 1, low.lock
     up.hits, up.priority, up.epoch, up.pos = low.hits, low.priority, low.epoch, -1
     up.mark = min(low.mark, depth)
-    up.access, up.created = low.access, worker.tick
+    up.access = up.created = worker.tick
     c.table[table_find(c, s)] = upper
     below = np.int64(low.node)
     while c.nodes[below].start > depth:
@@ -242,9 +243,9 @@ def insert(
     slot.worker, slot.parent, slot.node, slot.first = w, s, c.path[i], begin
     slot.d0, slot.d1, slot.children = depth, tokens, 0
     slot.hits, slot.priority = np.int64(tokens > inserted), priority
-    slot.access, slot.created = tick, worker.tick + 1
-    slot.pos, slot.epoch, slot.mark = -1, 0, tokens
     worker.tick += 1
+    slot.access = slot.created = worker.tick
+    slot.pos, slot.epoch, slot.mark = -1, 0, tokens
     table_add(c, new)
     if slots[s].pos >= 0:
         hooks.leave(c, w, s)

@@ -174,6 +174,10 @@ class Engine:
         rows["arrival_s"], rows["first_token_s"] = live["release_s"], live["first_s"]
         return rows
 
+    def hit_tokens(self, request: int) -> np.ndarray:
+        """Return how many prompt tokens of `request` each worker's cache holds now, int64 (workers,)."""
+        return self._entry.hits(self.cache, self.sim, request)
+
     def completions(self) -> np.ndarray:
         """Return the RECORD rows that have ended since the last call."""
         rows = self.records(self.seen)

@@ -16,8 +16,9 @@ from kvgym.sim import cluster
 from kvgym.sim.cache import insert as cache_insert
 from kvgym.sim.cache import lock as cache_lock
 from kvgym.sim.cache import match as cache_match
-from kvgym.sim.cache import table_add
+from kvgym.sim.cache import peek, table_add
 from kvgym.sim.cache import unlock as cache_unlock
+from kvgym.sim.memory import cacheable
 from kvgym.sim.policy import CACHE_TYPE, HOOK_TYPES, Hooks
 from kvgym.sim.state import EVENT, LIVE, Cache, Sim
 from kvgym.types import REQUEST
@@ -109,3 +110,19 @@ def rehash(c: Cache, table: np.ndarray) -> None:
     for i in range(len(table)):
         if table[i] >= 0:
             table_add(c, np.int64(table[i]))
+
+
+@_plain(types.int64[::1], SIM_TYPE, I)
+def hits(c: Cache, x: Sim, r: int) -> np.ndarray:
+    """Tokens of request r's prompt that an admission would find, per worker, shape (workers,)."""
+    found = np.zeros(len(c.workers), np.int64)
+    node, tokens = np.int64(x.requests[r].prompt_node), cacheable(c, x, r, np.int64(x.requests[r].prompt_tokens - 1))
+    for w in range(len(found)):
+        found[w] = peek(c, w, node, tokens)
+    return found
+
+
+@_plain(I, I, I, I)
+def look(c: Cache, w: int, node: int, tokens: int) -> int:
+    """`cache.peek`."""
+    return peek(c, w, node, tokens)

@@ -1,0 +1,50 @@
+"""Linear step times: prefill in new, cached and squared tokens, decode in batch size and context."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kvgym.errors import ConfigError
+
+
+def coefficient(help: str, default: float = 0.0) -> Any:
+    """Return a dataclass field for a coefficient in milliseconds."""
+    return field(default=default, metadata={"help": help, "unit": "ms"})
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Milliseconds per engine step, n computed and c cached tokens per sequence, B sequences.
+
+    prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context;
+    each step takes `step_ms` more (CPU), each request reaches the worker `request_ms` after it was sent (HTTP,
+    tokenising). Form and fits: data/calibration/aic_linear_fit.csv (see README, "Calibration").
+    """
+
+    p0_ms: float = coefficient("prefill step, constant")
+    p_tok_ms: float = coefficient("per computed token")
+    p_quad_ms: float = coefficient("per computed token and token of context")
+    p_kv_ms: float = coefficient("per token of context in a prefill")
+    d0_ms: float = coefficient("decode step, constant")
+    d_seq_ms: float = coefficient("per sequence of a decode step")
+    d_kvtok_ms: float = coefficient("per token of context in a decode step")
+    step_ms: float = coefficient("CPU time added to every step")
+    request_ms: float = coefficient("from the router to the worker's queue")
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            value = getattr(self, spec.name)
+            if not 0 <= value < float("inf"):
+                raise ConfigError(f"cost {spec.name} must be a finite number >= 0, got {value}")
+        if self.p0_ms + self.p_tok_ms + self.step_ms <= 0 or self.d0_ms + self.d_seq_ms + self.step_ms <= 0:
+            raise ConfigError("a prefill and a decode step must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")
+
+    def write(self, options: np.ndarray) -> None:
+        """Write the engine's cost fields (seconds) into the OPTIONS record `options`, shape (1,)."""
+        for spec in dataclasses.fields(self):
+            name = spec.name.removesuffix("_ms")
+            options[name + "_s" if name in ("step", "request") else name] = getattr(self, spec.name) / 1000.0

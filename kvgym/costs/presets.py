@@ -1,0 +1,29 @@
+"""Named cost models with their sources: linear fits of measured kernel tables, plus constants for the CPU side.
+
+Kernel times: data/calibration/aic_linear_fit.csv (fits of AIConfigurator's measured tables, NVIDIA, Apache-2.0). They
+are kernel time only: real inter-token latency is 1.2 to 1.4 times d0, and TTFT carries 20 to 50 ms of CPU, HTTP and
+tokenising (data/README.md), so every preset adds a quarter of d0 to each step and 20 ms to each request.
+"""
+
+from __future__ import annotations
+
+from kvgym.costs.linear import Linear
+
+REQUEST_MS = 20.0
+"""HTTP and tokenising, the lower end of what was measured."""
+
+
+def _fit(p0: float, p_tok: float, p_quad: float, p_kv: float, d0: float, d_seq: float, d_kvtok: float) -> Linear:
+    return Linear(p0, p_tok, p_quad, p_kv, d0, d_seq, d_kvtok, step_ms=round(0.25 * d0, 3), request_ms=REQUEST_MS)
+
+
+L40_LLAMA31_8B = _fit(16.9, 0.12, 4.4e-6, 8e-6, 22.4, 0.04, 1.81e-4)
+"""Assumption, not a measurement: L40 has the L40S's memory bandwidth (decode as the L40S) and about half its dense
+bf16 speed, so p_tok and p_quad lie between the L40S's .0704 and twice that."""
+L40S_LLAMA31_8B = _fit(16.9, 0.0704, 2.58e-6, 8e-6, 22.4, 0.04, 1.81e-4)
+A100_LLAMA31_8B = _fit(8.28, 0.0571, 2.58e-6, 4.6e-7, 11.8, 0.029, 1.24e-4)
+H100_LLAMA31_8B = _fit(4.75, 0.0194, 8.7e-7, 2.3e-6, 6.43, 0.011, 4.22e-5)
+H200_LLAMA31_8B = _fit(3.57, 0.02, 9.3e-7, 6e-7, 4.72, 0.015, 2.97e-5)
+H200_TP4_LLAMA31_70B = _fit(8.91, 0.0614, 1.09e-6, 0.0, 11.4, 0.043, 1.87e-5)
+H200_TP4_LLAMA31_70B_FP8 = _fit(7.59, 0.0438, 1.07e-6, 0.0, 8.47, 0.035, 1.89e-5)
+H100_TP4_LLAMA31_70B = _fit(11.9, 0.0601, 1.05e-6, 1.4e-6, 15.1, 0.038, 2.7e-5)
