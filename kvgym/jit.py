@@ -14,13 +14,21 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
 JIT_ON: bool = not numba.config.DISABLE_JIT
 """False when ``NUMBA_DISABLE_JIT=1`` was set before the import."""
+
+if TYPE_CHECKING:
+
+    def i64(value: Any) -> int:
+        """Return `value` as a 64-bit integer."""
+
+else:
+    i64 = np.int64  # record fields are 32-bit; arithmetic on them must not be
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SOURCES = ("kvgym/jit.py", "kvgym/types.py", "kvgym/sim", "kvgym/workloads", "controllers")
@@ -40,7 +48,7 @@ def source_key() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Return the folder for compiled code: ``$KVGYM_CACHE``, else ``$XDG_CACHE_HOME/kvgym``, else ``~/.cache/kvgym``."""
+    """Return the folder for compiled code, in ``$KVGYM_CACHE``, ``$XDG_CACHE_HOME/kvgym`` or ``~/.cache/kvgym``."""
     base = os.environ.get("KVGYM_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kvgym"
     )

@@ -5,8 +5,7 @@ The node-wise, memoryless counterpart of RLT; no SGLang release has it.
 
 from __future__ import annotations
 
-import numpy as np
-
+from kvgym.jit import i64
 from kvgym.sim import leaflist
 from kvgym.sim.cache import remove_leaf
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
@@ -34,11 +33,11 @@ def touch(c: Cache, w: int, s: int, kind: int) -> None:
 @evict_hook
 def evict(c: Cache, w: int, tokens: int) -> int:
     """One draw per leaf until enough tokens are free."""
-    freed = np.int64(0)
+    freed = i64(0)
     while freed < tokens and c.workers[w].leaves > 0:
         c.rng[w], bits = next_word(c.rng[w])
-        s = np.int64(c.order[w, below(bits, c.workers[w].leaves)])
-        freed += np.int64(c.slots[s].d1 - c.slots[s].d0)
+        s = i64(c.order[w, below(bits, c.workers[w].leaves)])
+        freed += i64(c.slots[s].d1 - c.slots[s].d0)
         leaflist.discard(c, w, s)
         parent = remove_leaf(c, w, s)
         if parent >= 0:

@@ -16,8 +16,7 @@ A slot's marked tokens are always its last ones (`mark` .. d1-1), because a tail
 
 from __future__ import annotations
 
-import numpy as np
-
+from kvgym.jit import i64
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_REST
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
@@ -45,13 +44,13 @@ def touch(c: Cache, w: int, s: int, kind: int) -> None:
         return
     slot, worker = c.slots[s], c.workers[w]
     marked_from = slot.mark if slot.epoch == worker.epoch else slot.d1
-    fresh = np.int64(marked_from - slot.d0)
+    fresh = i64(marked_from - slot.d0)
     room = worker.capacity - worker.marked
     if fresh > room:
         worker.epoch += 1
         leaflist.all_candidates(c, w)
         slot.mark = slot.d0 + room
-        worker.marked = np.int64(slot.d1 - slot.mark)
+        worker.marked = i64(slot.d1 - slot.mark)
     else:
         slot.mark = slot.d0
         worker.marked += fresh
@@ -64,7 +63,7 @@ def touch(c: Cache, w: int, s: int, kind: int) -> None:
 def evict(c: Cache, w: int, tokens: int) -> int:
     """One uniform draw per page over the unmarked leaves; a phase ends when none is left."""
     worker, page = c.workers[w], c.options[0].page
-    freed = np.int64(0)
+    freed = i64(0)
     while freed < tokens and worker.leaves > 0:
         if worker.unmarked == 0:
             worker.epoch += 1

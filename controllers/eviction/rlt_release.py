@@ -14,9 +14,7 @@ count and drop whole pages here.
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_MATCH, TOUCH_REST
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
@@ -37,7 +35,7 @@ def mark(c: Cache, w: int, s: int) -> None:
     if is_marked(c, w, s):
         return
     slot.mark, slot.epoch = slot.d0, worker.epoch
-    worker.marked += np.int64(slot.d1 - slot.d0)
+    worker.marked += i64(slot.d1 - slot.d0)
     if 0 <= slot.pos < worker.unmarked:
         leaflist.exclude(c, w, s)
 
@@ -53,10 +51,10 @@ def clear(c: Cache, w: int) -> None:
 @njit()
 def candidate_tokens(c: Cache, w: int, enough: int) -> int:
     """Tokens of the candidate leaves, counted until they reach `enough`."""
-    total = np.int64(0)
+    total = i64(0)
     for i in range(c.workers[w].unmarked):
-        slot = c.slots[np.int64(c.order[w, i])]
-        total += np.int64(slot.d1 - slot.d0)
+        slot = c.slots[i64(c.order[w, i])]
+        total += i64(slot.d1 - slot.d0)
         if total >= enough:
             break
     return total
@@ -84,7 +82,7 @@ def touch(c: Cache, w: int, s: int, kind: int) -> None:
         clear(c, w)
         while s != w:
             mark(c, w, s)
-            s = np.int64(c.slots[s].parent)
+            s = i64(c.slots[s].parent)
 
 
 @evict_hook
@@ -95,7 +93,7 @@ def evict(c: Cache, w: int, tokens: int) -> int:
         clear(c, w)
     if worker.unmarked < worker.leaves and candidate_tokens(c, w, tokens) < tokens:
         clear(c, w)
-    freed = np.int64(0)
+    freed = i64(0)
     while freed < tokens and worker.leaves > 0:
         if worker.unmarked == 0:
             clear(c, w)

@@ -128,4 +128,3 @@ class SimulatedBackend:
         twin.__dict__.update(self.__dict__)
         twin.engine = self.engine.fork()
         return twin
-

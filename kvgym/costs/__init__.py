@@ -40,6 +40,6 @@ def resolve_cost(cost: str | Mapping[str, Any]) -> CostModel:
         ConfigError: an unknown field or a value out of range.
     """
     if isinstance(cost, str):
-        return COSTS.load(cost)  # type: ignore[no-any-return]
+        return COSTS.load(cost)
     fields = dict(cost)
-    return build(MODELS.load(str(fields.pop("model", "linear"))), fields, "cost")  # type: ignore[no-any-return]
+    return build(MODELS.load(str(fields.pop("model", "linear"))), fields, "cost")

@@ -41,7 +41,7 @@ class Linear:
             if not 0 <= value < float("inf"):
                 raise ConfigError(f"cost {spec.name} must be a finite number >= 0, got {value}")
         if self.p0_ms + self.p_tok_ms + self.step_ms <= 0 or self.d0_ms + self.d_seq_ms + self.step_ms <= 0:
-            raise ConfigError("a prefill and a decode step must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")
+            raise ConfigError("prefill and decode steps must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")
 
     def write(self, options: np.ndarray) -> None:
         """Write the engine's cost fields (seconds) into the OPTIONS record `options`, shape (1,)."""

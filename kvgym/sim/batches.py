@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.cache import insert, lock, unlock
 from kvgym.sim.lists import queue_push, run_push, run_remove
 from kvgym.sim.memory import (
@@ -46,11 +44,11 @@ def shortfall(c: Cache, w: int, demand: int) -> int:
 def alloc_prefill(c: Cache, x: Sim, w: int) -> None:
     """Set `need` for the batch: new tokens, and for pages above 1 one page per request."""
     worker, page = c.workers[w], c.options[0].page
-    demand = np.int64(0)
-    r = np.int64(worker.batch_head)
+    demand = i64(0)
+    r = i64(worker.batch_head)
     while r >= 0:
         demand += x.live[r].extend + (page if page > 1 else 0)
-        r = np.int64(x.live[r].next)
+        r = i64(x.live[r].next)
     worker.need = shortfall(c, w, demand)
 
 
@@ -59,15 +57,15 @@ def start_prefill(c: Cache, x: Sim, w: int) -> None:
     """Take the batch's pages and start the step."""
     worker, o = c.workers[w], c.options[0]
     seconds = o.p0 + o.step_s
-    r = np.int64(worker.batch_head)
+    r = i64(worker.batch_head)
     while r >= 0:
         live = x.live[r]
         n, cached = float(live.extend), float(live.kv)
         seconds += o.p_tok * n + o.p_quad * n * (cached + 0.5 * n) + o.p_kv * (cached + n)
-        pages = page_ceil(np.int64(live.kv + live.extend), o.page) - page_ceil(np.int64(live.kv), o.page)
+        pages = page_ceil(i64(live.kv + live.extend), o.page) - page_ceil(i64(live.kv), o.page)
         worker.free -= pages
         worker.private += pages
-        r = np.int64(live.next)
+        r = i64(live.next)
     if worker.free < 0:
         c.clock[0].error = w + 1
     worker.start_s = c.clock[0].now_s
@@ -85,17 +83,17 @@ def checkpoint(c: Cache, x: Sim, hooks: Any, w: int, r: int, tokens: int, keep: 
     """
     worker, live, page = c.workers[w], x.live[r], c.options[0].page
     size = cacheable(c, x, r, tokens)
-    priority = np.int64(x.requests[r].priority)
+    priority = i64(x.requests[r].priority)
     node = path_node(x, r, size)
-    slot, present = insert(c, hooks, w, node, size, priority, np.int64(live.inserted), keep)
-    old, owned = np.int64(live.slot), np.int64(live.prefix)
+    slot, present = insert(c, hooks, w, node, size, priority, i64(live.inserted), keep)
+    old, owned = i64(live.slot), i64(live.prefix)
     if keep:
-        lock(c, hooks, w, np.int64(c.slots[slot].parent) if present < size else slot, old)
+        lock(c, hooks, w, i64(c.slots[slot].parent) if present < size else slot, old)
         live.slot, live.prefix = slot, size
-    prompt = cacheable(c, x, r, np.int64(x.requests[r].prompt_tokens))
+    prompt = cacheable(c, x, r, i64(x.requests[r].prompt_tokens))
     if 0 < prompt < size:
-        insert(c, hooks, w, np.int64(x.requests[r].prompt_node), prompt, priority + 1, prompt, False)
-    live.inserted = max(np.int64(live.inserted), size)
+        insert(c, hooks, w, i64(x.requests[r].prompt_node), prompt, priority + 1, prompt, False)
+    live.inserted = max(i64(live.inserted), size)
     worker.private -= size - owned
     worker.free += present - owned
     if not keep:
@@ -125,15 +123,15 @@ def end_request(c: Cache, x: Sim, w: int, r: int, status: int) -> None:
 def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     """The prefill step has ended: insert, sample the first token, join the running batch or finish."""
     worker, clock = c.workers[w], c.clock[0]
-    r = np.int64(worker.batch_head)
+    r = i64(worker.batch_head)
     worker.batch_head = worker.batch_tail = -1
     worker.batch = 0
     while r >= 0:
         live = x.live[r]
-        following = np.int64(live.next)
+        following = i64(live.next)
         live.kv += live.extend
         if live.kv < live.fill:
-            checkpoint(c, x, hooks, w, r, np.int64(live.kv), True)
+            checkpoint(c, x, hooks, w, r, i64(live.kv), True)
             worker.full = 0
         else:
             live.out += 1
@@ -141,10 +139,10 @@ def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
                 live.first_s = clock.now_s
                 clock.no_first -= 1
             if live.out >= live.target:
-                checkpoint(c, x, hooks, w, r, np.int64(live.kv), False)
+                checkpoint(c, x, hooks, w, r, i64(live.kv), False)
                 end_request(c, x, w, r, DONE)
             else:
-                checkpoint(c, x, hooks, w, r, np.int64(live.kv), True)
+                checkpoint(c, x, hooks, w, r, i64(live.kv), True)
                 live.join = worker.decoded
                 worker.context += live.kv
                 run_push(c, x, w, r)
@@ -157,12 +155,12 @@ def boundary_demand(c: Cache, x: Sim, w: int) -> int:
     """Tokens without which the next decode step can't be made: a page for each request at a page boundary."""
     page = c.options[0].page
     if page == 1:
-        return np.int64(c.workers[w].running)
-    demand = np.int64(0)
-    r = np.int64(c.workers[w].run_head)
+        return i64(c.workers[w].running)
+    demand = i64(0)
+    r = i64(c.workers[w].run_head)
     while r >= 0:
         demand += page if computed(c, x, w, r) % page == 0 else 0
-        r = np.int64(x.live[r].next)
+        r = i64(x.live[r].next)
     return demand
 
 
@@ -176,12 +174,12 @@ def alloc_decode(c: Cache, x: Sim, w: int) -> None:
 def retract_one(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     """Send the running request with the fewest generated tokens (longest prompt, last of equals) back to the queue."""
     worker = c.workers[w]
-    victim = r = np.int64(worker.run_head)
+    victim = r = i64(worker.run_head)
     while r >= 0:
         a, b = generated(c, x, w, r), generated(c, x, w, victim)
         if a < b or (a == b and x.requests[r].prompt_tokens >= x.requests[victim].prompt_tokens):
             victim = r
-        r = np.int64(x.live[r].next)
+        r = i64(x.live[r].next)
     live = x.live[victim]
     give_back(c, x, hooks, w, victim)
     live.out = generated(c, x, w, victim)
@@ -203,7 +201,7 @@ def give_back(c: Cache, x: Sim, hooks: Any, w: int, r: int) -> None:
     worker.private -= pages
     worker.free += pages
     worker.context -= kv
-    unlock(c, hooks, w, np.int64(live.slot))
+    unlock(c, hooks, w, i64(live.slot))
 
 
 @njit()
@@ -211,11 +209,11 @@ def estimate_ratio(c: Cache, x: Sim, w: int) -> None:
     """Set the new-token ratio after a retraction."""
     worker = c.workers[w]
     done, asked = 0.0, 1.0
-    r = np.int64(worker.run_head)
+    r = i64(worker.run_head)
     while r >= 0:
         done += generated(c, x, w, r) + RETRACT_STEPS
         asked += x.live[r].asked
-        r = np.int64(x.live[r].next)
+        r = i64(x.live[r].next)
     worker.ratio = min(1.0, done / asked)
 
 
@@ -233,10 +231,10 @@ def longest_leap(c: Cache, x: Sim, w: int) -> int:
     """Decode steps until a request finishes or memory could run short."""
     worker, page = c.workers[w], c.options[0].page
     steps = 1 + page * (worker.free // (worker.running * page) - 1)
-    r = np.int64(worker.run_head)
+    r = i64(worker.run_head)
     while r >= 0:
-        steps = min(steps, np.int64(x.live[r].target) - generated(c, x, w, r))
-        r = np.int64(x.live[r].next)
+        steps = min(steps, i64(x.live[r].target) - generated(c, x, w, r))
+        r = i64(x.live[r].next)
     return max(steps, 1)
 
 
@@ -246,7 +244,7 @@ def start_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     worker, clock = c.workers[w], c.clock[0]
     if worker.free < boundary_demand(c, x, w):
         if worker.running == 1:
-            r = np.int64(worker.run_head)
+            r = i64(worker.run_head)
             x.live[r].out = generated(c, x, w, r)
             give_back(c, x, hooks, w, r)
             end_request(c, x, w, r, FAILED)
@@ -258,7 +256,7 @@ def start_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
         return
     worker.leap = longest_leap(c, x, w)
     worker.start_s = clock.now_s
-    worker.due_s = worker.start_s + step_seconds(c, w, np.int64(worker.leap))
+    worker.due_s = worker.start_s + step_seconds(c, w, i64(worker.leap))
     worker.phase = DECODE
     if worker.queued > 0 and worker.full == 0:
         cut_leap(c, w, x.live[worker.queue_head].enter_s)
@@ -270,7 +268,7 @@ def cut_leap(c: Cache, w: int, time_s: float) -> None:
     worker = c.workers[w]
     if worker.leap <= 1 or time_s >= worker.due_s:
         return
-    low, high = np.int64(1), np.int64(worker.leap)
+    low, high = i64(1), i64(worker.leap)
     while low < high:
         middle = (low + high) // 2
         if worker.start_s + step_seconds(c, w, middle) >= time_s:
@@ -287,12 +285,12 @@ def take_decode_pages(c: Cache, x: Sim, w: int, steps: int) -> None:
     worker, page = c.workers[w], c.options[0].page
     taken = worker.running * steps
     if page > 1:
-        taken = np.int64(0)
-        r = np.int64(worker.run_head)
+        taken = i64(0)
+        r = i64(worker.run_head)
         while r >= 0:
             kv = computed(c, x, w, r)
             taken += page_ceil(kv + steps, page) - page_ceil(kv, page)
-            r = np.int64(x.live[r].next)
+            r = i64(x.live[r].next)
     worker.free -= taken
     worker.private += taken
 
@@ -301,16 +299,16 @@ def take_decode_pages(c: Cache, x: Sim, w: int, steps: int) -> None:
 def finish_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     """The decode leap has ended: count its steps, finish the requests that are complete."""
     worker = c.workers[w]
-    steps = np.int64(worker.leap)
+    steps = i64(worker.leap)
     take_decode_pages(c, x, w, steps)
     worker.decoded += steps
     worker.context += steps * worker.running
     worker.steps += steps
     worker.ratio = max(worker.ratio - steps * (RATIO_INIT - RATIO_MIN) / RATIO_STEPS, RATIO_MIN)
-    r = np.int64(worker.run_head)
+    r = i64(worker.run_head)
     while r >= 0:
         live = x.live[r]
-        following = np.int64(live.next)
+        following = i64(live.next)
         if generated(c, x, w, r) >= live.target:
             kv = computed(c, x, w, r)
             live.out = live.target

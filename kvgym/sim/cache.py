@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.state import Cache
 
 TOUCH_MATCH, TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_MATCH, TOUCH_SPLIT_INSERT, TOUCH_REST = 0, 1, 2, 3, 4, 5
-"""What happened to the slot that a policy's `touch` is told of: passed whole by a match or an insert, made by an insert,
-made as the upper half of a split, or left as the unmatched rest of a split (its `access` moved all the same)."""
+"""What happened to the slot that a policy's `touch` is told of: passed whole by a match or an insert, made by an
+insert, made as the upper half of a split, or left as the unmatched rest of a split (whose `access` has moved too)."""
 
 
 @njit()
@@ -45,7 +45,7 @@ def bucket(c: Cache, worker: int, first: int, d0: int) -> int:
     x ^= x >> np.uint64(29)
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(32)
-    return np.int64(x & np.uint64(len(c.table) - 1))
+    return i64(x & np.uint64(len(c.table) - 1))
 
 
 @njit()
@@ -54,7 +54,7 @@ def lookup(c: Cache, worker: int, first: int, d0: int) -> int:
     mask = len(c.table) - 1
     i = bucket(c, worker, first, d0)
     while True:
-        s = np.int64(c.table[i])
+        s = i64(c.table[i])
         if s < 0:
             return -1
         slot = c.slots[s]
@@ -93,7 +93,7 @@ def table_remove(c: Cache, s: int) -> None:
     i = hole
     while True:
         i = (i + 1) & mask
-        other = np.int64(c.table[i])
+        other = i64(c.table[i])
         if other < 0:
             break
         slot = c.slots[other]
@@ -117,10 +117,10 @@ def take_slot(c: Cache) -> int:
 @njit()
 def fill_path(c: Cache, node: int) -> int:
     """Write the forest path of `node` to c.path[0..level]; return its level."""
-    level = np.int64(c.nodes[node].level)
+    level = i64(c.nodes[node].level)
     for i in range(level, -1, -1):
         c.path[i] = node
-        node = np.int64(c.nodes[node].parent)
+        node = i64(c.nodes[node].parent)
     return level
 
 
@@ -128,11 +128,11 @@ def fill_path(c: Cache, node: int) -> int:
 def common_end(c: Cache, s: int, level: int, limit: int) -> int:
     """Return how deep slot s agrees with the path c.path[0..level], at most `limit` tokens."""
     slot = c.slots[s]
-    node = np.int64(slot.node)
-    end = np.int64(slot.d1)
+    node = i64(slot.node)
+    end = i64(slot.d1)
     while c.nodes[node].level > level or c.path[c.nodes[node].level] != node:
-        node = np.int64(c.nodes[node].parent)
-        end = min(end, np.int64(c.nodes[node].end))
+        node = i64(c.nodes[node].parent)
+        end = min(end, i64(c.nodes[node].end))
     return min(end, limit)
 
 
@@ -141,7 +141,7 @@ def split(c: Cache, hooks: Any, s: int, depth: int, node: int, by_insert: bool) 
     """Split slot s at `depth`; `node` is the forest node of token depth-1. Return the new upper slot."""
     upper = take_slot(c)
     low, up = c.slots[s], c.slots[upper]
-    w = np.int64(low.worker)
+    w = i64(low.worker)
     worker = c.workers[w]
     worker.tick += 1
     up.worker, up.parent, up.node, up.first = low.worker, low.parent, node, low.first
@@ -150,9 +150,9 @@ def split(c: Cache, hooks: Any, s: int, depth: int, node: int, by_insert: bool) 
     up.mark = min(low.mark, depth)
     up.access = up.created = worker.tick
     c.table[table_find(c, s)] = upper
-    below = np.int64(low.node)
+    below = i64(low.node)
     while c.nodes[below].start > depth:
-        below = np.int64(c.nodes[below].parent)
+        below = i64(c.nodes[below].parent)
     low.parent, low.first, low.d0 = upper, below, depth
     low.mark = max(low.mark, depth)
     table_add(c, s)
@@ -173,11 +173,11 @@ def match(c: Cache, hooks: Any, w: int, node: int, tokens: int) -> int:
     worker = c.workers[w]
     worker.tick += 1
     tick = worker.tick
-    s, depth, i = np.int64(w), np.int64(0), np.int64(1)
+    s, depth, i = i64(w), i64(0), i64(1)
     while depth < tokens:
         while nodes[c.path[i]].end <= depth:
             i += 1
-        child = lookup(c, w, np.int64(c.path[i]), depth)
+        child = lookup(c, w, i64(c.path[i]), depth)
         if child < 0:
             break
         end = common_end(c, child, level, tokens)
@@ -185,7 +185,7 @@ def match(c: Cache, hooks: Any, w: int, node: int, tokens: int) -> int:
         if end < slots[child].d1:
             while nodes[c.path[i]].end < end:
                 i += 1
-            return split(c, hooks, child, end, np.int64(c.path[i]), False)
+            return split(c, hooks, child, end, i64(c.path[i]), False)
         hooks.touch(c, w, child, TOUCH_MATCH)
         s, depth = child, end
     return s
@@ -213,11 +213,11 @@ def insert(
     worker = c.workers[w]
     worker.tick += 1
     tick = worker.tick
-    s, depth, i = np.int64(w), np.int64(0), np.int64(1)
+    s, depth, i = i64(w), i64(0), i64(1)
     while depth < tokens:
         while nodes[c.path[i]].end <= depth:
             i += 1
-        child = lookup(c, w, np.int64(c.path[i]), depth)
+        child = lookup(c, w, i64(c.path[i]), depth)
         if child < 0:
             break
         end = common_end(c, child, level, tokens)
@@ -226,7 +226,7 @@ def insert(
         if partial:
             while nodes[c.path[i]].end < end:
                 i += 1
-            child = split(c, hooks, child, end, np.int64(c.path[i]), True)
+            child = split(c, hooks, child, end, i64(c.path[i]), True)
         slots[child].priority = max(slots[child].priority, priority)
         if end > inserted:
             slots[child].hits += 1
@@ -236,13 +236,13 @@ def insert(
     if depth == tokens:
         return s, depth
     new = take_slot(c)
-    begin = np.int64(c.path[i])
+    begin = i64(c.path[i])
     while nodes[c.path[i]].end < tokens:
         i += 1
     slot = slots[new]
     slot.worker, slot.parent, slot.node, slot.first = w, s, c.path[i], begin
     slot.d0, slot.d1, slot.children = depth, tokens, 0
-    slot.hits, slot.priority = np.int64(tokens > inserted), priority
+    slot.hits, slot.priority = i64(tokens > inserted), priority
     worker.tick += 1
     slot.access = slot.created = worker.tick
     slot.pos, slot.epoch, slot.mark = -1, 0, tokens
@@ -269,13 +269,13 @@ def lock(c: Cache, hooks: Any, w: int, s: int, stop: int) -> None:
     while s != stop and s != w:
         slot = slots[s]
         if slot.lock == 0:
-            size = np.int64(slot.d1 - slot.d0)
+            size = i64(slot.d1 - slot.d0)
             worker.evictable -= size
             worker.protected += size
             if slot.pos >= 0:
                 hooks.leave(c, w, s)
         slot.lock += 1
-        s = np.int64(slot.parent)
+        s = i64(slot.parent)
 
 
 @njit()
@@ -286,24 +286,24 @@ def unlock(c: Cache, hooks: Any, w: int, s: int) -> None:
         slot = slots[s]
         slot.lock -= 1
         if slot.lock == 0:
-            size = np.int64(slot.d1 - slot.d0)
+            size = i64(slot.d1 - slot.d0)
             worker.evictable += size
             worker.protected -= size
             if slot.children == 0:
                 hooks.enter(c, w, s)
-        s = np.int64(slot.parent)
+        s = i64(slot.parent)
 
 
 @njit()
 def remove_leaf(c: Cache, w: int, s: int) -> int:
     """Evict the evictable leaf s, already out of the policy's order; return its parent if that is one now, else -1."""
     slot, worker = c.slots[s], c.workers[w]
-    size = np.int64(slot.d1 - slot.d0)
+    size = i64(slot.d1 - slot.d0)
     worker.evictable -= size
     worker.free += size
     worker.evicted += size
     table_remove(c, s)
-    parent = np.int64(slot.parent)
+    parent = i64(slot.parent)
     slot.parent = c.clock[0].free_slot
     c.clock[0].free_slot = s
     c.clock[0].free_slots += 1
@@ -320,9 +320,9 @@ def drop_tail(c: Cache, w: int, s: int, tokens: int) -> None:
     slot, worker = c.slots[s], c.workers[w]
     slot.d1 -= tokens
     slot.mark = min(slot.mark, slot.d1)
-    node = np.int64(slot.node)
+    node = i64(slot.node)
     while c.nodes[node].start >= slot.d1:
-        node = np.int64(c.nodes[node].parent)
+        node = i64(c.nodes[node].parent)
     slot.node = node
     worker.evictable -= tokens
     worker.free += tokens
@@ -333,11 +333,11 @@ def drop_tail(c: Cache, w: int, s: int, tokens: int) -> None:
 def peek(c: Cache, w: int, node: int, tokens: int) -> int:
     """Return how many tokens of the prefix (node, tokens) worker w holds; changes nothing."""
     level = fill_path(c, node)
-    depth, i = np.int64(0), np.int64(1)
+    depth, i = i64(0), i64(1)
     while depth < tokens:
         while c.nodes[c.path[i]].end <= depth:
             i += 1
-        child = lookup(c, w, np.int64(c.path[i]), depth)
+        child = lookup(c, w, i64(c.path[i]), depth)
         if child < 0:
             break
         depth = common_end(c, child, level, tokens)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.batches import cut_leap, end_request, finish_decode, finish_prefill
 from kvgym.sim.integrity import check_all
 from kvgym.sim.lists import queue_push
@@ -43,7 +43,7 @@ def must_grow(c: Cache, w: int) -> bool:
     A step can insert two slots and split two for each of its requests, and a pass splits one per admitted request.
     """
     worker = c.workers[w]
-    most = 8 + 4 * (np.int64(worker.batch) + worker.running + min(np.int64(worker.queued), c.options[0].chunk))
+    most = 8 + 4 * (i64(worker.batch) + worker.running + min(i64(worker.queued), c.options[0].chunk))
     return most > c.clock[0].free_slots or worker.leaves + most > c.order.shape[1]
 
 
@@ -51,7 +51,7 @@ def must_grow(c: Cache, w: int) -> bool:
 def log_event(c: Cache, x: Sim, kind: int, w: int, r: int) -> None:
     """Add an entry to the ring buffer (only with the integrity check on)."""
     n = len(x.ring)
-    i = np.int64(x.ring[n - 1].tokens) % (n - 1)
+    i = i64(x.ring[n - 1].tokens) % (n - 1)
     x.ring[n - 1].tokens += 1
     entry = x.ring[i]
     entry.time_s, entry.kind, entry.worker, entry.request = c.clock[0].now_s, kind, w, r
@@ -161,9 +161,9 @@ def run_rule(c: Cache, x: Sim, hooks: Any, rule: int) -> int:
         code = run(c, x, hooks)
         if code != DECIDE:
             return code
-        w = np.int64(c.clock[0].pending % len(c.workers))
+        w = i64(c.clock[0].pending % len(c.workers))
         if rule == 1:
             for other in range(len(c.workers)):
                 if c.workers[other].inflight < c.workers[w].inflight:
-                    w = np.int64(other)
+                    w = i64(other)
         route(c, x, w)

@@ -1,12 +1,10 @@
-"""Keyed eviction: each worker's evictable leaves in a binary heap, smallest `key` first; `keyed` makes a policy of a rank."""
+"""Keyed eviction: each worker's evictable leaves in a heap, smallest `key` first; `keyed` makes a policy of a rank."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.cache import remove_leaf
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
 from kvgym.sim.state import Cache
@@ -22,11 +20,11 @@ def pack(major: int, access: int) -> int:
 def sift(c: Cache, w: int, i: int) -> None:
     """Move the leaf at heap position i of worker w to where its key belongs."""
     row, slots, n = c.order[w], c.slots, c.workers[w].leaves
-    s = np.int64(row[i])
+    s = i64(row[i])
     key = slots[s].key
     while i > 0:
         up = (i - 1) >> 1
-        other = np.int64(row[up])
+        other = i64(row[up])
         if slots[other].key <= key:
             break
         row[i] = other
@@ -36,9 +34,9 @@ def sift(c: Cache, w: int, i: int) -> None:
         down = 2 * i + 1
         if down >= n:
             break
-        if down + 1 < n and slots[np.int64(row[down + 1])].key < slots[np.int64(row[down])].key:
+        if down + 1 < n and slots[i64(row[down + 1])].key < slots[i64(row[down])].key:
             down += 1
-        other = np.int64(row[down])
+        other = i64(row[down])
         if slots[other].key >= key:
             break
         row[i] = other
@@ -52,7 +50,7 @@ def sift(c: Cache, w: int, i: int) -> None:
 def push(c: Cache, w: int, s: int, key: int) -> None:
     """Add leaf s with this key."""
     worker = c.workers[w]
-    i = np.int64(worker.leaves)
+    i = i64(worker.leaves)
     worker.leaves += 1
     c.order[w, i] = s
     c.slots[s].key = key
@@ -64,9 +62,9 @@ def push(c: Cache, w: int, s: int, key: int) -> None:
 def pull(c: Cache, w: int, s: int) -> None:
     """Take leaf s out."""
     worker, row = c.workers[w], c.order[w]
-    i = np.int64(c.slots[s].pos)
+    i = i64(c.slots[s].pos)
     worker.leaves -= 1
-    last = np.int64(row[worker.leaves])
+    last = i64(row[worker.leaves])
     c.slots[s].pos = -1
     if last != s:
         row[i] = last
@@ -94,14 +92,14 @@ def keyed(rank: Callable[[Cache, int], int]) -> Policy:
         slot = c.slots[s]
         if slot.pos >= 0:
             slot.key = rank(c, s)
-            sift(c, w, np.int64(slot.pos))
+            sift(c, w, i64(slot.pos))
 
     @evict_hook
     def evict(c: Cache, w: int, tokens: int) -> int:
-        freed = np.int64(0)
+        freed = i64(0)
         while freed < tokens and c.workers[w].leaves > 0:
-            s = np.int64(c.order[w, 0])
-            freed += np.int64(c.slots[s].d1 - c.slots[s].d0)
+            s = i64(c.order[w, 0])
+            freed += i64(c.slots[s].d1 - c.slots[s].d0)
             pull(c, w, s)
             parent = remove_leaf(c, w, s)
             if parent >= 0:
@@ -109,5 +107,3 @@ def keyed(rank: Callable[[Cache, int], int]) -> Policy:
         return freed
 
     return Policy(enter, leave, touch, evict)
-
-

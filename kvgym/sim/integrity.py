@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.cache import lookup
 from kvgym.sim.state import Cache
 
@@ -27,13 +27,13 @@ def slot_rule(c: Cache, w: int, s: int) -> int:
     """Return the first rule that resident slot s of worker w breaks, or 0."""
     slot = c.slots[s]
     page = c.options[0].page
-    parent = np.int64(slot.parent)
-    size = np.int64(slot.d1 - slot.d0)
+    parent = i64(slot.parent)
+    size = i64(slot.d1 - slot.d0)
     if size <= 0 or size % page != 0 or c.slots[parent].d1 != slot.d0 or c.slots[parent].worker != w:
         return 3
     if not (c.nodes[slot.node].start < slot.d1 <= c.nodes[slot.node].end):
         return 3
-    if lookup(c, w, np.int64(slot.first), np.int64(slot.d0)) != s:
+    if lookup(c, w, i64(slot.first), i64(slot.d0)) != s:
         return 4
     if slot.lock < 0 or (parent != w and c.slots[parent].lock < slot.lock):
         return 5
@@ -53,9 +53,9 @@ def check_worker(c: Cache, w: int) -> int:
     if min(worker.free, worker.evictable, worker.protected, worker.private, worker.leaves) < 0:
         return 2
     children = np.zeros(len(c.slots), np.int32)
-    evictable, protected, leaves = np.int64(0), np.int64(0), 0
+    evictable, protected, leaves = i64(0), i64(0), 0
     for i in range(len(c.table)):
-        s = np.int64(c.table[i])
+        s = i64(c.table[i])
         if s < 0 or c.slots[s].worker != w:
             continue
         rule = slot_rule(c, w, s)
@@ -71,7 +71,7 @@ def check_worker(c: Cache, w: int) -> int:
     if leaves != worker.leaves:
         return 6
     for i in range(len(c.table)):
-        s = np.int64(c.table[i])
+        s = i64(c.table[i])
         if s >= 0 and c.slots[s].worker == w and c.slots[s].children != children[s]:
             return 7
     if c.slots[w].children != children[w]:

@@ -6,9 +6,7 @@ and operations pick the same leaves anywhere.
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.state import Cache
 
 
@@ -23,13 +21,13 @@ def place(c: Cache, w: int, i: int, s: int) -> None:
 def add(c: Cache, w: int, s: int, candidate: bool) -> None:
     """Add leaf s, to the candidates or to the rest."""
     worker = c.workers[w]
-    i = np.int64(worker.leaves)
+    i = i64(worker.leaves)
     worker.leaves += 1
     if candidate:
-        j = np.int64(worker.unmarked)
+        j = i64(worker.unmarked)
         worker.unmarked += 1
         if j != i:
-            place(c, w, i, np.int64(c.order[w, j]))
+            place(c, w, i, i64(c.order[w, j]))
             i = j
     place(c, w, i, s)
 
@@ -38,29 +36,29 @@ def add(c: Cache, w: int, s: int, candidate: bool) -> None:
 def discard(c: Cache, w: int, s: int) -> None:
     """Take leaf s out."""
     worker = c.workers[w]
-    i = np.int64(c.slots[s].pos)
+    i = i64(c.slots[s].pos)
     c.slots[s].pos = -1
     if i < worker.unmarked:
         worker.unmarked -= 1
-        j = np.int64(worker.unmarked)
+        j = i64(worker.unmarked)
         if i != j:
-            place(c, w, i, np.int64(c.order[w, j]))
+            place(c, w, i, i64(c.order[w, j]))
         i = j
     worker.leaves -= 1
-    j = np.int64(worker.leaves)
+    j = i64(worker.leaves)
     if i != j:
-        place(c, w, i, np.int64(c.order[w, j]))
+        place(c, w, i, i64(c.order[w, j]))
 
 
 @njit()
 def exclude(c: Cache, w: int, s: int) -> None:
     """Move candidate s to the rest."""
     worker = c.workers[w]
-    i = np.int64(c.slots[s].pos)
+    i = i64(c.slots[s].pos)
     worker.unmarked -= 1
-    j = np.int64(worker.unmarked)
+    j = i64(worker.unmarked)
     if i != j:
-        place(c, w, i, np.int64(c.order[w, j]))
+        place(c, w, i, i64(c.order[w, j]))
         place(c, w, j, s)
 
 

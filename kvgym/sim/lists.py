@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.state import Cache, Sim
 
 
@@ -25,7 +23,7 @@ def queue_push(c: Cache, x: Sim, w: int, r: int) -> None:
 def queue_pop(c: Cache, x: Sim, w: int) -> int:
     """Take the first request off the waiting queue."""
     worker = c.workers[w]
-    r = np.int64(worker.queue_head)
+    r = i64(worker.queue_head)
     worker.queue_head = x.live[r].next
     if worker.queue_head < 0:
         worker.queue_tail = -1

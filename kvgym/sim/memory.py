@@ -1,10 +1,8 @@
-"""Small questions about requests and memory: page rounding, forest coordinates, tokens generated, retraction constants."""
+"""Small questions about requests and memory: page rounding, forest coordinates, tokens generated, constants."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.state import Cache, Sim
 
 RATIO_INIT, RATIO_MIN, RATIO_STEPS = 0.7, 0.7 * 0.14, 600
@@ -31,34 +29,34 @@ def page_floor(tokens: int, page: int) -> int:
 def path_node(x: Sim, r: int, tokens: int) -> int:
     """Forest node whose path holds the first `tokens` tokens of request r's prompt and answer."""
     if tokens > x.requests[r].prompt_tokens and x.requests[r].output_node >= 0:
-        return np.int64(x.requests[r].output_node)
-    return np.int64(x.requests[r].prompt_node)
+        return i64(x.requests[r].output_node)
+    return i64(x.requests[r].prompt_node)
 
 
 @njit()
 def cacheable(c: Cache, x: Sim, r: int, tokens: int) -> int:
     """Whole-page tokens of the first `tokens` tokens of request r that the cache can hold."""
     if x.requests[r].output_node < 0:
-        tokens = min(tokens, np.int64(x.requests[r].prompt_tokens))
+        tokens = min(tokens, i64(x.requests[r].prompt_tokens))
     return page_floor(tokens, c.options[0].page)
 
 
 @njit()
 def generated(c: Cache, x: Sim, w: int, r: int) -> int:
     """Tokens that running request r has generated so far."""
-    return np.int64(x.live[r].out) + c.workers[w].decoded - x.live[r].join
+    return i64(x.live[r].out) + c.workers[w].decoded - x.live[r].join
 
 
 @njit()
 def computed(c: Cache, x: Sim, w: int, r: int) -> int:
     """KV tokens of running request r."""
-    return np.int64(x.live[r].kv) + c.workers[w].decoded - x.live[r].join
+    return i64(x.live[r].kv) + c.workers[w].decoded - x.live[r].join
 
 
 @njit()
 def clipped_new_tokens(c: Cache, x: Sim, w: int, r: int) -> int:
-    """max_new_tokens of request r on worker w: what fits beside its prompt in an empty pool; 0: the prompt is too long."""
-    capacity, page, prompt = c.workers[w].capacity, c.options[0].page, np.int64(x.requests[r].prompt_tokens)
+    """Return max_new_tokens cut to what fits beside the prompt in an empty pool of worker w; 0: prompt too long."""
+    capacity, page, prompt = c.workers[w].capacity, c.options[0].page, i64(x.requests[r].prompt_tokens)
     if prompt > capacity - INPUT_MARGIN:
         return 0
-    return max(0, min(np.int64(x.requests[r].max_new_tokens), capacity - page_ceil(prompt, page) - page - 1))
+    return max(0, min(i64(x.requests[r].max_new_tokens), capacity - page_ceil(prompt, page) - page - 1))

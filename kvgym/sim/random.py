@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 
 
 @njit()
@@ -19,4 +19,4 @@ def next_word(state: np.uint64) -> tuple[np.uint64, np.uint64]:
 @njit()
 def below(bits: np.uint64, n: int) -> int:
     """Map the upper 32 of 64 random bits to 0..n-1 (n < 2**31; bias below n / 2**32)."""
-    return np.int64(((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+    return i64(((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))

@@ -6,9 +6,7 @@ by (time, request index). Also keeps the integrals that rewards are made of.
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.state import Cache, Sim
 
 
@@ -27,7 +25,7 @@ def heap_push(c: Cache, x: Sim, r: int) -> None:
     clock.heap += 1
     while i > 0:
         up = (i - 1) >> 1
-        if not earlier(x, r, np.int64(heap[up])):
+        if not earlier(x, r, i64(heap[up])):
             break
         heap[i] = heap[up]
         i = up
@@ -38,16 +36,16 @@ def heap_push(c: Cache, x: Sim, r: int) -> None:
 def heap_pop(c: Cache, x: Sim) -> int:
     """Take the earliest request off the release heap."""
     clock, heap = c.clock[0], x.heap
-    top = np.int64(heap[0])
+    top = i64(heap[0])
     clock.heap -= 1
-    n, r, i = clock.heap, np.int64(heap[clock.heap]), 0
+    n, r, i = clock.heap, i64(heap[clock.heap]), 0
     while True:
         down = 2 * i + 1
         if down >= n:
             break
-        if down + 1 < n and earlier(x, np.int64(heap[down + 1]), np.int64(heap[down])):
+        if down + 1 < n and earlier(x, i64(heap[down + 1]), i64(heap[down])):
             down += 1
-        if not earlier(x, np.int64(heap[down]), r):
+        if not earlier(x, i64(heap[down]), r):
             break
         heap[i] = heap[down]
         i = down
@@ -59,10 +57,10 @@ def heap_pop(c: Cache, x: Sim) -> int:
 def next_release(c: Cache, x: Sim) -> int:
     """Return the request that reaches the router next, or -1; it is not taken."""
     clock = c.clock[0]
-    static = np.int64(x.arrivals[clock.cursor]) if clock.cursor < len(x.arrivals) else -1
+    static = i64(x.arrivals[clock.cursor]) if clock.cursor < len(x.arrivals) else -1
     if clock.heap == 0:
         return static
-    dynamic = np.int64(x.heap[0])
+    dynamic = i64(x.heap[0])
     if static >= 0 and earlier(x, static, dynamic):
         return static
     return dynamic
@@ -82,11 +80,11 @@ def take_release(c: Cache, x: Sim) -> int:
 def release_after(c: Cache, x: Sim, r: int, now_s: float) -> None:
     """Request r has ended: release its follow-up turn or, in a closed loop, the next session of the backlog."""
     clock = c.clock[0]
-    follower = np.int64(x.requests[r].next)
+    follower = i64(x.requests[r].next)
     if follower < 0:
         if c.options[0].clients == 0 or clock.backlog >= len(x.heads):
             return
-        follower = np.int64(x.heads[clock.backlog])
+        follower = i64(x.heads[clock.backlog])
         clock.backlog += 1
     x.live[follower].release_s = now_s + x.requests[follower].think_s
     heap_push(c, x, follower)

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim.batches import alloc_decode, alloc_prefill, start_decode, start_prefill
 from kvgym.sim.cache import lock, match, unlock
 from kvgym.sim.lists import batch_push, queue_pop
@@ -48,11 +48,11 @@ def reserved_for_running(c: Cache, x: Sim, w: int) -> float:
     """Tokens that the running batch may still generate, weighted by the new-token ratio."""
     total = 0.0
     ratio = 1.0 if c.options[0].ignore_eos == 1 else c.workers[w].ratio
-    r = np.int64(c.workers[w].run_head)
+    r = i64(c.workers[w].run_head)
     while r >= 0:
-        left = np.int64(x.live[r].asked) - generated(c, x, w, r)
+        left = i64(x.live[r].asked) - generated(c, x, w, r)
         total += min(left, CLIP_NEW_TOKENS) * ratio
-        r = np.int64(x.live[r].next)
+        r = i64(x.live[r].next)
     return total
 
 
@@ -60,18 +60,18 @@ def reserved_for_running(c: Cache, x: Sim, w: int) -> float:
 def continue_chunk(c: Cache, x: Sim, w: int, reserved: float) -> tuple[int, float]:
     """Put the partly computed prompt at the head of the batch; return (tokens of the chunk, reserved)."""
     worker, page = c.workers[w], c.options[0].page
-    r = np.int64(worker.chunked)
+    r = i64(worker.chunked)
     live = x.live[r]
     room = min(float(c.options[0].chunk), np.floor(worker.free + worker.evictable - reserved))
-    budget = np.int64(room) if room > 0 else c.options[0].chunk
-    rest = np.int64(live.fill - live.kv)
+    budget = i64(room) if room > 0 else c.options[0].chunk
+    rest = i64(live.fill - live.kv)
     live.extend = min(rest, budget)
-    reserved += page_ceil(np.int64(live.extend), page) + page
+    reserved += page_ceil(i64(live.extend), page) + page
     if rest <= budget:
-        reserved += min(np.int64(live.asked), CLIP_NEW_TOKENS)
+        reserved += min(i64(live.asked), CLIP_NEW_TOKENS)
         worker.chunked = -1
     batch_push(c, x, w, r)
-    return np.int64(live.extend), reserved
+    return i64(live.extend), reserved
 
 
 @njit()
@@ -90,13 +90,13 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
         (tokens it computes in this step; 0: no memory, -1: less than a page of budget), reserved with it.
     """
     worker, page = c.workers[w], c.options[0].page
-    r = np.int64(worker.queue_head)
+    r = i64(worker.queue_head)
     live = x.live[r]
-    slot = match(c, hooks, w, path_node(x, r, np.int64(live.fill - 1)), cacheable(c, x, r, np.int64(live.fill - 1)))
-    prefix = np.int64(c.slots[slot].d1)
-    extend = np.int64(live.fill) - prefix
-    asked = np.int64(live.asked)
-    new = min(max(asked - np.int64(live.out), 0), CLIP_NEW_TOKENS)
+    slot = match(c, hooks, w, path_node(x, r, i64(live.fill - 1)), cacheable(c, x, r, i64(live.fill - 1)))
+    prefix = i64(c.slots[slot].d1)
+    extend = i64(live.fill) - prefix
+    asked = i64(live.asked)
+    new = min(max(asked - i64(live.out), 0), CLIP_NEW_TOKENS)
     lock(c, hooks, w, slot, w)
     if extend + new + page >= worker.free + worker.evictable - reserved:
         unlock(c, hooks, w, slot)
@@ -112,7 +112,7 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
     if live.retractions == 0:
         live.hit = prefix
         worker.hit += prefix
-        worker.prompted += np.int64(live.fill)
+        worker.prompted += i64(live.fill)
         live.admitted_s = c.clock[0].now_s
     reserved += page_ceil(extend, page) + page
     if not cut:
@@ -146,7 +146,7 @@ def admit(c: Cache, x: Sim, hooks: Any, w: int) -> None:
             break
         extend, reserved = try_admit(c, x, hooks, w, budget, reserved)
         if extend <= 0:
-            worker.full = np.int64(extend == 0 and (worker.batch > 0 or worker.running > 0))
+            worker.full = i64(extend == 0 and (worker.batch > 0 or worker.running > 0))
             break
         batch_push(c, x, w, queue_pop(c, x, w))
         budget -= page_ceil(extend, options.page)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import drop_tail, remove_leaf
 from kvgym.sim.random import below, next_word
@@ -21,7 +21,7 @@ def load_tails(c: Cache, w: int) -> None:
     """Copy the candidates' lengths, in pages, to c.scratch."""
     page = c.options[0].page
     for i in range(c.workers[w].unmarked):
-        slot = c.slots[np.int64(c.order[w, i])]
+        slot = c.slots[i64(c.order[w, i])]
         c.scratch[i] = (slot.d1 - slot.d0) // page
 
 
@@ -30,9 +30,9 @@ def store_tails(c: Cache, w: int) -> None:
     """Cut every candidate to its length in c.scratch."""
     page = c.options[0].page
     for i in range(c.workers[w].unmarked):
-        s = np.int64(c.order[w, i])
+        s = i64(c.order[w, i])
         slot = c.slots[s]
-        gone = np.int64(slot.d1 - slot.d0) - np.int64(c.scratch[i]) * page
+        gone = i64(slot.d1 - slot.d0) - i64(c.scratch[i]) * page
         if gone > 0:
             drop_tail(c, w, s, gone)
 
@@ -40,7 +40,7 @@ def store_tails(c: Cache, w: int) -> None:
 @njit()
 def consume(c: Cache, w: int, i: int) -> int:
     """Evict what is left of candidate i; return its parent if that has become an evictable leaf, else -1."""
-    s = np.int64(c.order[w, i])
+    s = i64(c.order[w, i])
     leaflist.discard(c, w, s)
     return remove_leaf(c, w, s)
 
@@ -54,14 +54,14 @@ def draw_until_empty(c: Cache, w: int, pages: int, bits: np.uint64, odd: bool) -
     """
     tails, state = c.scratch, c.rng[w]
     n = np.uint64(c.workers[w].unmarked)
-    dropped, empty = np.int64(0), np.int64(-1)
+    dropped, empty = i64(0), i64(-1)
     while dropped < pages:
         if odd:
             bits <<= np.uint64(32)
         else:
             state, bits = next_word(state)
         odd = not odd
-        i = np.int64(((bits >> np.uint64(32)) * n) >> np.uint64(32))
+        i = i64(((bits >> np.uint64(32)) * n) >> np.uint64(32))
         left = tails[i] - 1
         tails[i] = left
         dropped += 1
@@ -74,14 +74,15 @@ def draw_until_empty(c: Cache, w: int, pages: int, bits: np.uint64, odd: bool) -
 
 @njit()
 def drop_many(c: Cache, w: int, pages: int) -> tuple[int, int]:
-    """Drop up to `pages` pages, at least one draw per candidate on average; stop when a leaf is emptied whose parent
-    has become an evictable leaf, or when no candidate is left.
+    """Drop up to `pages` pages, at least one draw per candidate on average.
+
+    Stops early when a leaf is emptied whose parent has become an evictable leaf, or when no candidate is left.
 
     Returns:
         (pages dropped, that parent or -1).
     """
     load_tails(c, w)
-    dropped, parent = np.int64(0), np.int64(-1)
+    dropped, parent = i64(0), i64(-1)
     bits, odd = np.uint64(0), False
     while dropped < pages and c.workers[w].unmarked > 0:
         n, empty, bits, odd = draw_until_empty(c, w, pages - dropped, bits, odd)
@@ -99,7 +100,7 @@ def drop_many(c: Cache, w: int, pages: int) -> tuple[int, int]:
 def drop_few(c: Cache, w: int, pages: int) -> tuple[int, int]:
     """The same as `drop_many`, draw by draw on the slots themselves."""
     page = c.options[0].page
-    dropped, parent = np.int64(0), np.int64(-1)
+    dropped, parent = i64(0), i64(-1)
     bits, odd = np.uint64(0), False
     while dropped < pages and c.workers[w].unmarked > 0:
         if odd:
@@ -108,7 +109,7 @@ def drop_few(c: Cache, w: int, pages: int) -> tuple[int, int]:
             c.rng[w], bits = next_word(c.rng[w])
         odd = not odd
         i = below(bits, c.workers[w].unmarked)
-        s = np.int64(c.order[w, i])
+        s = i64(c.order[w, i])
         dropped += 1
         if c.slots[s].d1 - c.slots[s].d0 > page:
             drop_tail(c, w, s, page)
