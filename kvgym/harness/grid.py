@@ -167,6 +167,8 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
             fleet = resolve_cluster(cluster.use)
             fleet_label = cluster.name or _label(cluster.use, "cost")
             cells += [_cell(label, source, fleet_label, fleet, pair) for pair in config.pairs]
+    if not cells:
+        raise ConfigError(f"every workload is left out: {'; '.join(skipped)}")
     _check_cells(cells)
     return cells, skipped
 

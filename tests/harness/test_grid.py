@@ -45,6 +45,8 @@ def test_expand__optional_workload_without_its_file_is_left_out():
     assert {cell.workload for cell in cells} == {"tiny"}
     assert len(skipped) == 1
     assert skipped[0].startswith("trace is left out: no trace file 'nowhere/trace.jsonl'")
+    with pytest.raises(ConfigError, match="every workload is left out: trace is left out"):
+        expand(load_compare({**BASE, "workloads": [entry]}))
     with pytest.raises(WorkloadError, match="no trace file"):
         expand(load_compare({**BASE, "workloads": [GSP, {**entry, "optional": False}]}))
 
