@@ -36,11 +36,17 @@ def from_table(table: pa.Table) -> np.ndarray:
 
 
 def write_records(path: Path, records: np.ndarray) -> None:
-    """Write `records` to a Parquet file that appears whole or not at all."""
+    """Write `records` to a Parquet file that appears whole or not at all.
+
+    Raises:
+        ResultsError: the file cannot be written.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         pq.write_table(to_table(records), temporary)
         temporary.replace(path)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -41,3 +41,10 @@ def test_read_records__another_table(tmp_path):
     pq.write_table(pa.table({"x": [1]}), tmp_path / "r.parquet")
     with pytest.raises(ResultsError, match="columns are not those of request records: x"):
         read_records(tmp_path / "r.parquet")
+
+
+def test_write_records__a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "folder.parquet").mkdir()
+    with pytest.raises(ResultsError, match=r"cannot write .*folder\.parquet"):
+        write_records(tmp_path / "folder.parquet", some_records(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.parquet"]

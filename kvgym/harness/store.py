@@ -93,10 +93,7 @@ class Store:
             ResultsError: the folder cannot be written.
         """
         parquet, mark = self._paths(cell, seed)
-        try:
-            write_records(parquet, records)
-        except OSError as error:
-            raise ResultsError(f"cannot write {parquet}: {error.strerror or error}") from error
+        write_records(parquet, records)
         digest = hashlib.sha256(parquet.read_bytes()).hexdigest()
         write_text(mark, to_json({"cell": cell.plain, "seed": seed, "records_sha256": digest, **facts}))
 
