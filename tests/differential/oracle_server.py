@@ -3,7 +3,8 @@
 One request per line on stdin, one answer per line on stdout; every request starts from an empty cache:
 
     {"do": "operations", "page_size": 1, "policy": "lru", "sequences": [[token, ...], ...], "operations": [...]}
-    {"do": "lifecycles", "page_size": 1, "policy": "lru", "capacity_tokens": 24500, "block_tokens": 1, "requests": [...]}
+    {"do": "lifecycles", "page_size": 1, "policy": "lru", "capacity_tokens": 24500, "block_tokens": 1,
+     "requests": [...]}
 
 Operations (`sequence` is an index into `sequences`, `handle` the index of an earlier match operation):
 
@@ -13,7 +14,7 @@ Operations (`sequence` is an index into `sequences`, `handle` the index of an ea
     ["evict", tokens]                                     value: evicted tokens
 
 Their answer is one row ``[value, evictable, protected, total]`` (tokens) per operation. A lifecycle request is
-``[blocks, prompt_tokens, output_ids, priority]``, its answer row ``[cached tokens, evicted tokens]``; see `Lifecycles`.
+``[blocks, prompt_tokens, output, priority]``, its answer row ``[cached tokens, evicted tokens]``; see `run_lifecycles`.
 
 SGLang stamps nodes with `time.monotonic`. Here a counter takes its place, so that no two stamps are equal even on a
 machine with a coarse clock; on a fine clock the two are the same order.
@@ -176,12 +177,15 @@ class Lifecycles:
 def run_lifecycles(request: dict[str, Any]) -> list[list[int]]:
     """Serve a batch of requests one after the other from an empty cache.
 
-    A prompt is the first `prompt_tokens` of its blocks; block b of n tokens holds the tokens b*n ... b*n + n - 1.
+    A prompt is the first `prompt_tokens` of its blocks; block b of n tokens holds the tokens b*n ... b*n + n - 1. An
+    output is a list of token ids, or the number of tokens that nothing else contains.
     """
+    fresh = itertools.count(1 << 60)
     engine = Lifecycles(request["page_size"], request["policy"], request["capacity_tokens"])
     block_tokens = request["block_tokens"]
     rows = []
-    for blocks, prompt_tokens, output_ids, priority in request["requests"]:
+    for blocks, prompt_tokens, output, priority in request["requests"]:
+        output_ids = list(itertools.islice(fresh, output)) if isinstance(output, int) else output
         ids = torch.tensor(blocks, dtype=torch.int64)[:, None] * block_tokens + torch.arange(block_tokens)
         prompt = array("q", ids.numpy().tobytes())[:prompt_tokens]
         rows.append(list(engine.run(prompt, output_ids, priority)))

@@ -56,7 +56,6 @@ def _stand_in(name: str) -> _Named:
 
 
 class _Module(types.ModuleType):
-    __path__: list[str] = []
     __version__ = "0.0.0"
 
     def __getattr__(self, name: str) -> Any:
