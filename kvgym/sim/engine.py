@@ -10,8 +10,10 @@ import numpy as np
 
 from kvgym.errors import SimulationError
 from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
+from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
 from kvgym.sim.policy import Policy
+from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import EVENT, LIVE, OPTIONS, Sim, new_cache
 from kvgym.types import RECORD
 from kvgym.workloads.base import Workload
@@ -56,12 +58,13 @@ class Engine:
         self._entry = load_entry()
         self.workload = workload
         self.policy = policy
+        self._bound = bind(policy)
         if options["page"][0] != workload.page_size:
             raise SimulationError(
                 f"the cluster's page size is {options['page'][0]}, the workload's forest has {workload.page_size}"
             )
         pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
-        self.cache = new_cache(as_records(workload.forest.nodes), pool, options, seed)
+        self.cache = new_cache(as_records(np.ascontiguousarray(workload.forest.nodes)), pool, options, seed)
         self.cache.workers["speed"] = speeds
         self.sim = self._new_sim()
         self.seen = 0
@@ -79,7 +82,7 @@ class Engine:
         self.cache.options["clients"] = load.clients
         self.cache.clock["backlog"] = len(first)
         return Sim(
-            requests=as_records(load.requests),
+            requests=as_records(np.ascontiguousarray(load.requests)),
             live=live,
             arrivals=np.ascontiguousarray(first[order], np.int32),
             heads=np.ascontiguousarray(load.heads, np.int32),
@@ -87,11 +90,6 @@ class Engine:
             done=np.zeros(n, np.int32),
             ring=record_zeros(RING_EVENTS + 1 if self.cache.options["check"][0] else 2, EVENT),
         )
-
-    @property
-    def hooks(self) -> tuple[Any, Any, Any, Any]:
-        """The policy's hooks in the order of the entry points."""
-        return self.policy.enter, self.policy.leave, self.policy.touch, self.policy.evict
 
     @property
     def pending(self) -> int:
@@ -105,11 +103,11 @@ class Engine:
 
     def run(self) -> int:
         """Run to the next decision; return FINISHED, DECIDE or EVICT."""
-        return self._drive(lambda: self._entry.run(self.cache, self.sim, *self.hooks))
+        return self._drive(lambda: self._entry.run(self.cache, self.sim, self._bound))
 
     def run_rule(self, rule: int) -> int:
         """Run to the end with a compiled routing rule: 0 round robin, 1 least in flight."""
-        return self._drive(lambda: self._entry.run_rule(self.cache, self.sim, rule, *self.hooks))
+        return self._drive(lambda: self._entry.run_rule(self.cache, self.sim, rule, self._bound))
 
     def _drive(self, call: Any) -> int:
         while True:
@@ -136,7 +134,7 @@ class Engine:
         if worker < 0:
             raise SimulationError("no worker waits for an eviction; call run() first")
         with np.errstate(over="ignore"):
-            return int(self._entry.serve_eviction(self.cache, worker, *self.hooks))
+            return int(self._entry.serve_eviction(self.cache, worker, self._bound))
 
     def fork(self) -> Engine:
         """Return an independent copy at the same point; the same actions give the same future."""
@@ -152,31 +150,31 @@ class Engine:
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the compiled entry points; the policy goes by the module that holds it."""
         state = dict(self.__dict__)
-        del state["_entry"]
+        del state["_entry"], state["_bound"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore and load the entry points again."""
         self.__dict__.update(state)
         self._entry = load_entry()
+        self._bound = bind(self.policy)
 
     def records(self, start: int = 0) -> np.ndarray:
         """Return RECORD rows of the requests that have ended, in order of completion, from number `start` on."""
-        done = self.sim.done[start : int(self.cache.clock["done"][0])]
-        rows = np.zeros(len(done), RECORD)
-        live, requests = self.sim.live[done], self.sim.requests[done]
-        rows["request"] = done
-        for name in ("session", "turn", "prompt_tokens"):
-            rows[name] = requests[name]
-        for name in ("worker", "status", "retractions", "admitted_s", "finish_s"):
-            rows[name] = live[name]
-        rows["hit_tokens"], rows["output_tokens"] = live["hit"], live["out"]
-        rows["arrival_s"], rows["first_token_s"] = live["release_s"], live["first_s"]
+        rows = np.zeros(max(int(self.cache.clock["done"][0]) - start, 0), RECORD)
+        if len(rows):
+            self._entry.records(self.sim, start, as_records(rows))
         return rows
 
-    def hit_tokens(self, request: int) -> np.ndarray:
-        """Return how many prompt tokens of `request` each worker's cache holds now, int64 (workers,)."""
-        return self._entry.hits(self.cache, self.sim, request)
+    def signals(self, exact: bool) -> tuple[np.ndarray, int]:
+        """Return what a router may see of each worker, and how many tokens of the pending prompt a cache can answer.
+
+        The first is int64 (7, workers), rows as named in `kvgym.sim.signals`; row HIT is 0 unless `exact`.
+        """
+        if self.pending < 0:
+            raise SimulationError("no request waits for a route; call run() first")
+        out = np.zeros((SIGNALS, len(self.cache.workers)), np.int64)
+        return out, self._entry.signals(self.cache, self.sim, exact, out)
 
     def completions(self) -> np.ndarray:
         """Return the RECORD rows that have ended since the last call."""

@@ -1,10 +1,11 @@
-"""The engine's compiled entry points, with explicit signatures: hooks come as first-class functions.
+"""The engine's compiled entry points, with explicit signatures; a policy's hooks come as `binding.bind` made them.
 
 Importing this module compiles the engine, or loads it from the cache folder; it is imported when an engine is built.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -13,15 +14,16 @@ from numba import types
 
 from kvgym.jit import JIT_ON, i64, njit, record_zeros
 from kvgym.sim import cluster
+from kvgym.sim.binding import BINDING_TYPE, hooks_of
 from kvgym.sim.cache import insert as cache_insert
 from kvgym.sim.cache import lock as cache_lock
 from kvgym.sim.cache import match as cache_match
 from kvgym.sim.cache import peek, table_add
 from kvgym.sim.cache import unlock as cache_unlock
-from kvgym.sim.memory import cacheable
-from kvgym.sim.policy import CACHE_TYPE, HOOK_TYPES, Hooks
+from kvgym.sim.policy import CACHE_TYPE
+from kvgym.sim.signals import read_records, read_signals
 from kvgym.sim.state import EVENT, LIVE, Cache, Sim
-from kvgym.types import REQUEST
+from kvgym.types import RECORD, REQUEST
 
 
 def example_sim() -> Sim:
@@ -30,12 +32,26 @@ def example_sim() -> Sim:
     return Sim(record_zeros(1, REQUEST), record_zeros(1, LIVE), ids, ids, ids, ids, record_zeros(2, EVENT))
 
 
+def _entry_point(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator that compiles for `signature` and hands out the compiled function itself.
+
+    numba's dispatcher would look at the types of some twenty arrays at each call, which takes as long as the work. The
+    price: nobody checks that arrays have the right layout, so only arrays made by `new_cache` and `Engine` may come.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        (compiled,) = njit(signature)(function).overloads.values()
+        return compiled.entry_point
+
+    return decorate if JIT_ON else njit()
+
+
 def _compile(result: Any, *arguments: Any) -> Any:
-    return njit(result(CACHE_TYPE, *arguments, *HOOK_TYPES)) if JIT_ON else njit()
+    return _entry_point(result(CACHE_TYPE, *arguments, BINDING_TYPE) if JIT_ON else None)
 
 
 def _plain(result: Any, *arguments: Any) -> Any:
-    return njit(result(CACHE_TYPE, *arguments)) if JIT_ON else njit()
+    return _entry_point(result(CACHE_TYPE, *arguments) if JIT_ON else None)
 
 
 INT, VOID = types.int64, types.void
@@ -44,58 +60,47 @@ SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None
 
 
 @_compile(INT, SIM_TYPE)
-def run(c: Cache, x: Sim, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+def run(c: Cache, x: Sim, bound: Any) -> int:
     """`cluster.run`."""
-    return cluster.run(c, x, Hooks(enter, leave, touch, evict))
+    return cluster.run(c, x, hooks_of(bound))
 
 
 @_compile(INT, SIM_TYPE, INT)
-def run_rule(c: Cache, x: Sim, rule: int, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+def run_rule(c: Cache, x: Sim, rule: int, bound: Any) -> int:
     """`cluster.run_rule`."""
-    return cluster.run_rule(c, x, Hooks(enter, leave, touch, evict), rule)
+    return cluster.run_rule(c, x, hooks_of(bound), rule)
 
 
 @_compile(INT, INT)
-def serve_eviction(c: Cache, w: int, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+def serve_eviction(c: Cache, w: int, bound: Any) -> int:
     """Let the policy serve the eviction that worker w waits for; return the tokens freed."""
-    freed = i64(evict(c, w, c.workers[w].need))
+    freed = i64(hooks_of(bound).evict(c, w, c.workers[w].need))
     c.workers[w].need = 0
     return freed
 
 
 @_compile(INT, INT, INT, INT)
-def match(c: Cache, w: int, node: int, tokens: int, enter: Any, leave: Any, touch: Any, evict: Any) -> int:
+def match(c: Cache, w: int, node: int, tokens: int, bound: Any) -> int:
     """`cache.match`."""
-    return cache_match(c, Hooks(enter, leave, touch, evict), w, node, tokens)
+    return cache_match(c, hooks_of(bound), w, node, tokens)
 
 
 @_compile(PAIR, INT, INT, INT, INT, INT)
-def insert(
-    c: Cache,
-    w: int,
-    node: int,
-    tokens: int,
-    priority: int,
-    inserted: int,
-    enter: Any,
-    leave: Any,
-    touch: Any,
-    evict: Any,
-) -> tuple[int, int]:
+def insert(c: Cache, w: int, node: int, tokens: int, priority: int, inserted: int, bound: Any) -> tuple[int, int]:
     """`cache.insert` of an unlocked new slot."""
-    return cache_insert(c, Hooks(enter, leave, touch, evict), w, node, tokens, priority, inserted, False)
+    return cache_insert(c, hooks_of(bound), w, node, tokens, priority, inserted, False)
 
 
 @_compile(VOID, INT, INT)
-def lock(c: Cache, w: int, s: int, enter: Any, leave: Any, touch: Any, evict: Any) -> None:
+def lock(c: Cache, w: int, s: int, bound: Any) -> None:
     """`cache.lock` up to the root."""
-    cache_lock(c, Hooks(enter, leave, touch, evict), w, s, w)
+    cache_lock(c, hooks_of(bound), w, s, w)
 
 
 @_compile(VOID, INT, INT)
-def unlock(c: Cache, w: int, s: int, enter: Any, leave: Any, touch: Any, evict: Any) -> None:
+def unlock(c: Cache, w: int, s: int, bound: Any) -> None:
     """`cache.unlock`."""
-    cache_unlock(c, Hooks(enter, leave, touch, evict), w, s)
+    cache_unlock(c, hooks_of(bound), w, s)
 
 
 @_plain(VOID, SIM_TYPE, INT)
@@ -112,17 +117,19 @@ def rehash(c: Cache, table: np.ndarray) -> None:
             table_add(c, i64(table[i]))
 
 
-@_plain(types.int64[::1], SIM_TYPE, INT)
-def hits(c: Cache, x: Sim, r: int) -> np.ndarray:
-    """Tokens of request r's prompt that an admission would find, per worker, shape (workers,)."""
-    found = np.zeros(len(c.workers), np.int64)
-    node, tokens = i64(x.requests[r].prompt_node), cacheable(c, x, r, i64(x.requests[r].prompt_tokens - 1))
-    for w in range(len(found)):
-        found[w] = peek(c, w, node, tokens)
-    return found
-
-
 @_plain(INT, INT, INT, INT)
 def look(c: Cache, w: int, node: int, tokens: int) -> int:
     """`cache.peek`."""
     return peek(c, w, node, tokens)
+
+
+@_plain(INT, SIM_TYPE, types.boolean, types.int64[:, ::1])
+def signals(c: Cache, x: Sim, exact: bool, out: np.ndarray) -> int:
+    """`signals.read_signals`."""
+    return read_signals(c, x, exact, out)
+
+
+@_entry_point(VOID(SIM_TYPE, INT, numba.from_dtype(RECORD)[::1]) if JIT_ON else None)
+def records(x: Sim, first: int, rows: np.ndarray) -> None:
+    """`signals.read_records`."""
+    read_records(x, first, rows)

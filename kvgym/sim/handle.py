@@ -6,6 +6,7 @@ import numpy as np
 
 from kvgym.errors import SimulationError
 from kvgym.jit import as_records
+from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options, load_entry
 from kvgym.sim.growth import grow
 from kvgym.sim.integrity import RULES, check_all
@@ -38,10 +39,13 @@ class CacheHandle:
         seed: int = 0,
     ) -> None:
         self._entry = load_entry()
-        self._hooks = (policy.enter, policy.leave, policy.touch, policy.evict)
+        self.policy = policy
+        self._bound = bind(policy)
         options = default_options()
         options["page"] = page_size
-        self.cache = new_cache(as_records(nodes), np.full(workers, capacity_tokens, np.int64), options, seed)
+        self.cache = new_cache(
+            as_records(np.ascontiguousarray(nodes)), np.full(workers, capacity_tokens, np.int64), options, seed
+        )
 
     def _reserve(self) -> None:
         leaves = int(self.cache.workers["leaves"].max())
@@ -51,7 +55,7 @@ class CacheHandle:
     def match(self, worker: int, node: int, tokens: int) -> tuple[int, int]:
         """Match a prefix; return (matched tokens, slot in which the match ends)."""
         self._reserve()
-        slot = int(self._entry.match(self.cache, worker, node, tokens, *self._hooks))
+        slot = int(self._entry.match(self.cache, worker, node, tokens, self._bound))
         return int(self.cache.slots["d1"][slot]), slot
 
     def insert(self, worker: int, node: int, tokens: int, priority: int = 0, inserted_len: int = 0) -> int:
@@ -65,7 +69,7 @@ class CacheHandle:
         free = int(self.cache.workers["free"][worker])
         if missing > free:
             raise SimulationError(f"insert needs {missing} tokens but {free} are free on worker {worker}; evict first")
-        slots = self._entry.insert(self.cache, worker, node, tokens, priority, inserted_len, *self._hooks)
+        slots = self._entry.insert(self.cache, worker, node, tokens, priority, inserted_len, self._bound)
         self.cache.workers["free"][worker] -= missing
         return int(slots[1])
 
@@ -75,7 +79,7 @@ class CacheHandle:
 
     def lock(self, worker: int, slot: int) -> None:
         """Add a lock to a slot and its ancestors."""
-        self._entry.lock(self.cache, worker, slot, *self._hooks)
+        self._entry.lock(self.cache, worker, slot, self._bound)
 
     def unlock(self, worker: int, slot: int) -> None:
         """Remove a lock from a slot and its ancestors.
@@ -85,7 +89,7 @@ class CacheHandle:
         """
         if slot != worker and self.cache.slots["lock"][slot] < 1:
             raise SimulationError(f"slot {slot} of worker {worker} is not locked")
-        self._entry.unlock(self.cache, worker, slot, *self._hooks)
+        self._entry.unlock(self.cache, worker, slot, self._bound)
 
     def evict(self, worker: int, tokens: int) -> int:
         """Let the policy free at least `tokens` tokens if it can; return how many it freed."""
@@ -93,7 +97,7 @@ class CacheHandle:
         if tokens > 0:
             with np.errstate(over="ignore"):
                 self.cache.workers["need"][worker] = tokens
-                self._entry.serve_eviction(self.cache, worker, *self._hooks)
+                self._entry.serve_eviction(self.cache, worker, self._bound)
         return int(self.cache.workers["evicted"][worker]) - before
 
     def free_tokens(self, worker: int) -> int:

@@ -44,7 +44,7 @@ def slot_rule(c: Cache, w: int, s: int) -> int:
     return 0
 
 
-@njit()
+@njit(allocates=True)
 def check_worker(c: Cache, w: int) -> int:
     """Return the first rule that worker w breaks, or 0. Time: the table's length."""
     worker = c.workers[w]

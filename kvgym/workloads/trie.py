@@ -244,7 +244,7 @@ def relevel(nodes: np.ndarray, links: np.ndarray, top: int) -> None:
         nodes[node].level = nodes[nodes[node].parent].level + 1
 
 
-@njit()
+@njit(allocates=True)
 def insert_many(
     nodes: np.ndarray,
     links: np.ndarray,
