@@ -52,7 +52,6 @@ class Forest:
         self._splits = np.zeros((16, 3), np.int32)
         self._pool = np.zeros(64, np.int64)
         self._table = np.zeros(64, np.int32)
-        self._structural = False
         self._ranks: tuple[tuple[int, int], np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
@@ -153,7 +152,6 @@ class Forest:
                 f"got {int(tokens[bad][0])} ({int(bad.sum())} of {count} nodes); build at page size 1, then use paged()"
             )
         self._reserve(count, 0, hashed=0)
-        self._structural = True
         nodes, links = as_records(self._nodes), as_records(self._links)
         trie.append_nodes(nodes, links, self._counts, parents, tokens, np.ascontiguousarray(chars, np.int64))
         return ids
@@ -193,7 +191,7 @@ class Forest:
     def materialise(self, node: int, tokens: int, vocab_size: int) -> np.ndarray:
         """Return token ids for the path of `node` cut at `tokens`, int32 (tokens,).
 
-        In a forest of token ids they are the real ones; else each node's tokens are made up: always the same, different
+        Nodes inserted as token ids give these; all others' tokens are made up: always the same, different
         among siblings within their first page. `tokens` may exceed the node's end by less than a page (a prompt's
         tail), which is filled up.
 
@@ -207,9 +205,9 @@ class Forest:
                 f"node {node} ends at {end}: tokens must be 0..{end + self.page_size - 1}, got {tokens}"
             )
         out = np.empty(max(tokens, end), np.int32)
-        real = self.block_tokens == 1 and not self._structural
         for step in path:
             start, stop = int(self._nodes[step]["start"]), int(self._nodes[step]["end"])
+            real = self.block_tokens == 1 and self._links[step]["pool"] >= 0
             out[start:stop] = self._real(step, vocab_size) if real else self._made_up(step, vocab_size)
         depth = np.arange(end, len(out), dtype=np.uint64)
         out[end:] = _scatter(node, depth) % np.uint64(vocab_size)

@@ -23,8 +23,9 @@ from kvgym.workloads.sessions import make_workload
 class Mooncake:
     """Rows {timestamp (ms), input_length, output_length, hash_ids}, one id per block, the last block cut.
 
-    The trace does not say which prompt continues which answer, so no answer is shared (output_node -1). Arrivals are
-    the recorded ones unless `rate_rps` or `clients` is given. Source: kvcache-ai/Mooncake (Apache-2.0).
+    The trace does not say which prompt continues which answer, so no prompt continues one: each answer has its own
+    node. Arrivals are the recorded ones unless `rate_rps` or `clients` is given. Source: kvcache-ai/Mooncake
+    (Apache-2.0).
     """
 
     path: str = option("mooncake_conversation_first_half.jsonl.gz", "JSONL file, plain or gzip")

@@ -30,6 +30,22 @@ def link_turns(requests: np.ndarray) -> np.ndarray:
     return heads[np.argsort(requests["arrival_s"][heads], kind="stable")].astype(np.int32)
 
 
+def add_own_answers(forest: Forest, requests: np.ndarray) -> None:
+    """Give every request whose answer nobody continues a node of its own for it: a server caches answers all the same.
+
+    An answer that does not reach the end of a page needs none: its request keeps the prompt's node.
+    """
+    alone = np.flatnonzero(requests["output_node"] < 0)
+    ends = (requests["prompt_tokens"][alone] + requests["output_tokens"][alone]).astype(np.int64)
+    prompt = requests["prompt_node"][alone]
+    size = ends // forest.page_size * forest.page_size - forest.nodes["end"][prompt]
+    requests["output_node"][alone] = prompt
+    needs = np.flatnonzero(size > 0)
+    if len(needs):
+        chars = np.rint(size[needs] * forest.chars_per_token).astype(np.int64)
+        requests["output_node"][alone[needs]] = forest.add_nodes(prompt[needs], size[needs], chars)
+
+
 def make_workload(
     name: str,
     forest: Forest,
@@ -41,7 +57,7 @@ def make_workload(
 ) -> Workload:
     """Check the lengths, link the turns unless `heads` says that this is done, and return the workload.
 
-    Requests that ask for nothing in particular (`max_new_tokens` 0) ask for what will be generated.
+    Answers without a node get their own. Requests that ask for nothing in particular (`max_new_tokens` 0) ask for what will be generated.
     """
     for field in ("prompt_tokens", "output_tokens"):
         bad = np.flatnonzero(requests[field] < 1)
@@ -54,6 +70,7 @@ def make_workload(
         raise WorkloadError(f"{name}: clients must be 0 (open loop) or a number of closed-loop clients, got {clients}")
     asked = requests["max_new_tokens"]
     requests["max_new_tokens"] = np.where(asked == 0, requests["output_tokens"], asked)
+    add_own_answers(forest, requests)
     if heads is None:
         heads = link_turns(requests)
     return Workload(name, forest, requests, heads, clients, forest.block_tokens, notes)

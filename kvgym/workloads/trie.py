@@ -161,7 +161,7 @@ def _split(
     return upper
 
 
-@njit()
+@njit(allocates=True)
 def _new_leaf(
     nodes: np.ndarray,
     links: np.ndarray,

@@ -31,7 +31,8 @@ def test_generate__prompts_share_blocks_and_answers_nothing(tmp_path):
     paths = [forest.path(int(node)).tolist() for node in requests["prompt_node"]]
     assert paths[0][:2] == paths[1][:2]
     assert paths[2] == paths[0][:1]
-    assert requests["output_node"].tolist() == [-1, -1, -1]
+    assert forest.nodes["parent"][requests["output_node"]].tolist() == requests["prompt_node"].tolist()
+    assert len(set(requests["output_node"].tolist())) == 3
     arrivals = requests["arrival_s"]
     assert np.all(np.diff(arrivals) >= 0)
     assert 0 < arrivals[0] < 3 < arrivals[2] < 6

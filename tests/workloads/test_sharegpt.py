@@ -69,8 +69,10 @@ def test_generate__arrivals_belong_to_conversations(dump):
     assert starts[-1] == pytest.approx(38 / 2, rel=0.5)
 
 
-def test_generate__history_recorded_has_no_answers(dump):
-    assert np.all(ShareGPT(dump, history="recorded").generate(1).requests["output_node"] == -1)
+def test_generate__history_recorded_continues_no_answer(dump):
+    workload = ShareGPT(dump, history="recorded").generate(1)
+    inner = set(workload.forest.nodes["parent"].tolist())
+    assert inner.isdisjoint(workload.requests["output_node"].tolist())
 
 
 def test_generate__pages(dump):
