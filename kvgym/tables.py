@@ -11,6 +11,8 @@ TABLES: dict[str, str] = {
     "routing": "controllers.routing:ROUTING",
     "eviction": "controllers.eviction:EVICTION",
     "costs": "kvgym.costs:COSTS",
+    "backends": "kvgym.backends:BACKENDS",
+    "rewards": "kvgym.envs.rewards:REWARDS",
 }
 """Family -> where its `Registry` lives."""
 

@@ -89,7 +89,9 @@ class FleetSpec:
 class Decision:
     """One routing decision: what a router can see of the request and of each worker.
 
-    Arrays have shape (workers,). `hit_tokens` is present only with ``observability="exact"``.
+    Arrays have shape (workers,). `hit_tokens` says how much of this prompt each worker holds, as far as the chosen
+    observability tells: by the router's own memory of what it sent where, which never forgets and does not see what
+    the engines evict (``router``), or what an admission would really find now (``exact``); None: nobody knows.
     """
 
     time_s: float
@@ -108,4 +110,4 @@ class Decision:
     kv_used_tokens: np.ndarray  # resident + private KV tokens
     kv_capacity_tokens: np.ndarray
     mask: np.ndarray = field(repr=False)  # bool, True where a worker may be chosen
-    hit_tokens: np.ndarray | None = None  # tokens of this prompt in each worker's real cache
+    hit_tokens: np.ndarray | None = None  # tokens of this prompt that each worker holds; at most prompt_tokens - 1

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import difflib
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
+
+OBSERVABILITY = ("router", "exact")
+"""What `Decision.hit_tokens` is made from: the router's own memory, or the workers' real caches."""
+
+
+class Progress(NamedTuple):
+    """Where an episode stands: its time and the integrals that rewards are made of, all in seconds from 0."""
+
+    time_s: float
+    in_system_s: float  # integral of the number of requests that have arrived and not yet ended
+    no_token_s: float  # integral of the number of requests that have arrived and have no first token
+    busiest_s: float  # largest accumulated step time of a worker
 
 
 class Backend(Protocol):
@@ -33,6 +47,10 @@ class Backend(Protocol):
         """Send the waiting request to `worker`."""
         ...
 
+    def progress(self) -> Progress:
+        """Return the time and the integrals up to now."""
+        ...
+
     def completions(self) -> np.ndarray:
         """Return RECORD rows that have ended since the last call."""
         ...
@@ -44,3 +62,20 @@ class Backend(Protocol):
     def stats(self) -> dict[str, Any]:
         """Return per-worker counters and totals (see `kvgym.backends.simulated`)."""
         ...
+
+    def fork(self) -> Backend:
+        """Return an independent copy at the same point with the same random numbers (only if `forkable`)."""
+        ...
+
+
+def check_observability(name: str) -> str:
+    """Return `name` if it is one of `OBSERVABILITY`.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if name not in OBSERVABILITY:
+        near = difflib.get_close_matches(str(name), OBSERVABILITY, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"observability must be one of {', '.join(OBSERVABILITY)}, got {name!r}{hint}")
+    return name

@@ -1,0 +1,12 @@
+"""Minus the seconds that requests spent in the system since the last step; sums to minus the total latency."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvgym.backends.base import Progress
+
+
+def latency(before: Progress, after: Progress, records: np.ndarray) -> float:
+    """Return minus the area under the number of requests in the system, request-seconds."""
+    return before.in_system_s - after.in_system_s

@@ -1,0 +1,12 @@
+"""Minus the seconds that requests waited for their first token since the last step; sums to minus the total TTFT."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvgym.backends.base import Progress
+
+
+def ttft(before: Progress, after: Progress, records: np.ndarray) -> float:
+    """Return minus the area under the number of requests without a first token, request-seconds."""
+    return before.no_token_s - after.no_token_s

@@ -1,0 +1,222 @@
+"""Routing-v0: send each arriving request to one worker of a fleet with prefix caches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from kvgym.backends.base import Backend, Progress, check_observability
+from kvgym.config import resolve_cluster, resolve_workload
+from kvgym.encoding import encode, observation_space
+from kvgym.envs.rewards.weighted import WeightedReward
+from kvgym.errors import ConfigError, SimulationError
+from kvgym.tables import table
+from kvgym.types import RECORD, Decision, FleetSpec
+
+Observation = dict[str, Any]
+"""``request`` and ``workers``, float32 arrays."""
+
+
+class RoutingEnv(gymnasium.Env[Observation, np.int64]):
+    """Route the requests of one workload over a fleet of LLM workers, each with its own prefix (KV) cache.
+
+    ## Description
+    Sending related prompts to the same worker makes them cheap, and builds a queue there. Workers serve by SGLang's
+    rules (radix cache, chunked prefill, continuous batching) in simulated time; see `kvgym.sim`.
+
+    ## Decision points
+    One step routes one request: the simulator runs until the next request reaches the router. Steps are unevenly
+    spaced in time (``info["dt_s"]``); several requests of one instant are several steps with ``dt_s`` 0.
+
+    ## Action space
+    ``Discrete(workers)``: the worker that gets the request. `action_masks()` tells which may be chosen. An action that
+    is masked or no worker at all never raises: the first allowed worker gets the request, and
+    ``info["invalid_actions"]`` counts it.
+
+    ## Observation space
+    ``Dict`` of float32 boxes, ``request`` (4,) and ``workers`` (workers, 9); a row means the same whatever the number
+    of workers. log(x, top) is ln(1 + x) / ln(1 + top). All features are clipped to their bounds, so overload beyond
+    them reads as the bound. ``hit`` and ``miss`` follow `observability`. The observation after the last request is
+    all 0. The structured view that controllers use is `env.unwrapped.decision`.
+
+    | array | index | name | meaning | unit | min | max |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | request | 0 | prompt | prompt length | log(tokens, 2^20) | 0 | 1 |
+    | request | 1 | prompt_share | prompt length over the mean KV capacity of the workers | fraction | 0 | 1 |
+    | request | 2 | max_new | generated tokens that the client asks for | log(tokens, 2^20) | 0 | 1 |
+    | request | 3 | turn | turn within its session, 0 for the first | log(turns, 2^8) | 0 | 1 |
+    | workers | 0 | inflight | requests sent to the worker and not yet answered | log(requests, 2^12) | 0 | 1 |
+    | workers | 1 | inflight_tokens | their prompt tokens | log(tokens, 2^24) | 0 | 1 |
+    | workers | 2 | inflight_share | their prompt tokens over its KV capacity | fraction | 0 | 1 |
+    | workers | 3 | running | requests in its running batch | log(requests, 2^12) | 0 | 1 |
+    | workers | 4 | queued | requests waiting in its queue | log(requests, 2^12) | 0 | 1 |
+    | workers | 5 | kv_used | resident and private KV tokens over its KV capacity | fraction | 0 | 1 |
+    | workers | 6 | capacity | its KV capacity | log(tokens, 2^24) | 0 | 1 |
+    | workers | 7 | hit | part of this prompt that it holds, as far as the observability tells | fraction | 0 | 1 |
+    | workers | 8 | miss | tokens of this prompt that it would have to compute | log(tokens, 2^20) | 0 | 1 |
+
+    ## Rewards
+    A weighted sum of named terms; ``info["rewards"]`` holds them unweighted, in seconds. Each covers the time since
+    the last step, the last step everything until the fleet has drained, so undiscounted returns equal the metric:
+
+    - ``latency``: minus the area under the number of requests in the system; sums to minus the total latency.
+    - ``ttft``: minus the area under the number of requests without a first token; sums to minus the total TTFT.
+    - ``makespan``: minus the increase of the largest accumulated load; sums to minus ``makespan_load_s``.
+
+    ## Starting state
+    Empty caches, idle workers, the first request at the router. `reset(seed=n)` seeds the environment, every reset
+    draws an episode seed from it, and that makes workload, arrivals and engine. ``reset(options={"seed": n})`` sets
+    the episode seed itself: the same requests as in ``kvgym run --seed n``.
+
+    ## Episode end
+    Terminated once the last request is routed: that step runs the simulator until all requests have ended. Truncated
+    only by the ``max_episode_steps`` of `gymnasium.make`.
+
+    ## Arguments
+    All survive `EnvSpec.to_json` as names, paths (strings) and maps.
+
+    - ``workload``: preset of configs/workloads, path of a YAML file, or a map with ``source``.
+    - ``cluster``: preset of configs/clusters, path, or map of `kvgym.config.ClusterConfig` fields.
+    - ``reward``: name of one term, map term -> weight, or path of a YAML file with such a map.
+    - ``backend``: where requests are served: ``simulated``.
+    - ``observability``: ``router`` (the hit is what the router remembers of its own sending) or ``exact`` (what the
+      worker's cache really holds).
+    - ``eviction``: eviction policy of the workers, or ``module:attr``.
+
+    ## Info keys
+    - ``time_s``, ``dt_s``: simulated time, and how much of it the step took.
+    - ``completed``: requests that ended in this step; their records are in `env.unwrapped.completed`.
+    - ``invalid_actions``: count in this episode.
+    - ``rewards`` (not at reset): term -> value.
+    - ``episode_seed`` (only at reset).
+
+    ## Version history
+    - v0: first release.
+
+    Attributes:
+        decision: what waits to be routed; None before the first reset and after the last step.
+        fleet: the fleet of this episode, a new object after each reset.
+        episode_seed: seed of this episode.
+        completed: RECORD rows that ended since the last decision, in order of completion.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared so by gymnasium.Env
+    action_space: spaces.Discrete
+    observation_space: spaces.Dict
+    fleet: FleetSpec
+    episode_seed: int
+    _backend: Backend
+    _progress: Progress
+
+    def __init__(
+        self,
+        workload: str | Mapping[str, Any] = "gsp_default",
+        cluster: str | Mapping[str, Any] = "l40x4",
+        reward: str | Mapping[str, float] = "latency",
+        backend: str = "simulated",
+        observability: str = "router",
+        eviction: str = "lru",
+    ) -> None:
+        self._source = resolve_workload(workload)
+        self._cluster = resolve_cluster(cluster)
+        self._reward = WeightedReward(reward)
+        self._backend_class = table("backends").load(backend)
+        self._observability = check_observability(observability)
+        table("eviction").load(eviction)  # a wrong name is reported here, not at the first reset
+        self._eviction = eviction
+        self.action_space = spaces.Discrete(self._cluster.workers)
+        self.observation_space = observation_space(self._cluster.workers)
+        self.decision: Decision | None = None
+        self.completed = np.zeros(0, RECORD)
+        self._invalid = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode; ``options={"seed": n}`` fixes the episode seed instead of drawing it.
+
+        Raises:
+            ConfigError: `options` holds something else.
+        """
+        super().reset(seed=seed)
+        self.episode_seed = self._episode_seed(options or {})
+        workload = self._source.generate(self.episode_seed, self._cluster.page_size)
+        self._backend = self._backend_class(
+            workload, self._cluster, self._eviction, self.episode_seed, self._observability
+        )
+        self.fleet = self._backend.spec
+        self._invalid = 0
+        self._progress = self._backend.progress()
+        observation = self._advance()
+        return observation, self._info(self._progress.time_s) | {"episode_seed": self.episode_seed}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Send the waiting request to worker `action` and run to the next one.
+
+        Raises:
+            SimulationError: no request waits, because the episode has ended or not begun.
+        """
+        decision, before = self.decision, self._progress
+        if decision is None:
+            raise SimulationError("no request waits for a worker; call reset() first")
+        worker, mask = int(action), decision.mask
+        if not (0 <= worker < len(mask) and mask[worker]):
+            worker = int(np.argmax(mask))
+            self._invalid += 1
+        self._backend.apply(worker)
+        observation = self._advance()
+        reward, terms = self._reward(before, self._progress, self.completed)
+        info = self._info(self._progress.time_s - before.time_s)
+        info["rewards"] = terms
+        return observation, reward, self.decision is None, False, info
+
+    def action_masks(self) -> np.ndarray:
+        """Return which workers may be chosen, bool (workers,); all of them where nothing waits to be routed."""
+        return np.ones(self.action_space.n, bool) if self.decision is None else self.decision.mask.copy()
+
+    def records(self) -> np.ndarray:
+        """Return the RECORD rows of all requests of this episode that have ended, in order of completion."""
+        return self._backend.records()
+
+    def fork(self) -> RoutingEnv:
+        """Return an independent copy at the same decision: the same actions give it the same future.
+
+        The copy has the same random state too, so it also draws the same later episodes.
+        """
+        twin = copy.copy(self)
+        twin._backend = self._backend.fork()
+        for name in ("_np_random", "action_space", "observation_space"):
+            setattr(twin, name, copy.deepcopy(getattr(self, name)))
+        return twin
+
+    def _episode_seed(self, options: Mapping[str, Any]) -> int:
+        if unknown := sorted(set(options) - {"seed"}):
+            raise ConfigError(f"reset takes the option 'seed', got {unknown}")
+        if "seed" not in options:
+            return int(self.np_random.integers(2**31))
+        seed = options["seed"]
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ConfigError(f"the option 'seed' must be a whole number >= 0, got {seed!r}")
+        return int(seed)
+
+    def _advance(self) -> Observation:
+        """Run to the next decision and take note of where the episode stands; return the observation."""
+        self.decision = self._backend.run_to_decision()
+        self.completed = self._backend.completions()
+        self._progress = self._backend.progress()
+        if self.decision is not None:
+            return encode(self.decision)
+        return {name: np.zeros(space.shape, np.float32) for name, space in self.observation_space.items()}
+
+    def _info(self, dt_s: float) -> dict[str, Any]:
+        return {
+            "time_s": self._progress.time_s,
+            "dt_s": dt_s,
+            "completed": len(self.completed),
+            "invalid_actions": self._invalid,
+        }
