@@ -187,6 +187,7 @@ def retract_one(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     live.prefix = live.inserted = live.kv = 0
     live.retractions += 1
     worker.retractions += 1
+    worker.retracted = 1
     worker.full = 0
     queue_push(c, x, w, victim)
 
@@ -248,11 +249,12 @@ def start_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
             x.live[r].out = generated(c, x, w, r)
             give_back(c, x, hooks, w, r)
             end_request(c, x, w, r, FAILED)
+            worker.ratio, worker.retracted = 0.0, 0
             worker.phase, worker.due_s = READY, clock.now_s
             return
         retract_one(c, x, hooks, w)
         estimate_ratio(c, x, w)
-        alloc_decode(c, x, w)
+        worker.need = shortfall(c, w, worker.running * max(RETRACT_STEPS, c.options[0].page))
         return
     worker.leap = longest_leap(c, x, w)
     worker.start_s = clock.now_s
@@ -304,7 +306,10 @@ def finish_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     worker.decoded += steps
     worker.context += steps * worker.running
     worker.steps += steps
-    worker.ratio = max(worker.ratio - steps * (RATIO_INIT - RATIO_MIN) / RATIO_STEPS, RATIO_MIN)
+    decays = steps - worker.retracted
+    worker.retracted = 0
+    if decays > 0:
+        worker.ratio = max(worker.ratio - decays * (RATIO_INIT - RATIO_MIN) / RATIO_STEPS, RATIO_MIN)
     r = i64(worker.run_head)
     while r >= 0:
         live = x.live[r]

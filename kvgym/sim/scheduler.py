@@ -17,7 +17,8 @@ The rules (source: sglang/srt/managers/schedule_policy.py, schedule_batch.py, sc
    per request, one page per request for page sizes above 1.
 5. When a decode step finds too little memory even so, requests are retracted: fewest generated tokens first, longer
    prompts first among equals. They give back their private tokens, lose their lock and go to the back of the queue with
-   what they have generated as part of the prompt. A last request that does not fit is aborted (FAILED).
+   what they have generated as part of the prompt, and 20 tokens are freed for each request that goes on. A last request
+   that does not fit is aborted (FAILED).
 6. After a prefill the prompt is inserted into the cache; at the finish prompt + output - 1 tokens (the last sampled
    token has no KV), split at the prompt boundary, the prompt part with priority + 1.
 

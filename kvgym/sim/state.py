@@ -60,6 +60,7 @@ WORKER = np.dtype(
         ("steps", np.int64),  # engine steps made
         ("need", np.int64),  # tokens that the eviction in progress still has to free
         ("phase", np.int32),
+        ("retracted", np.int32),  # 1: the next decode step follows a retraction (it does not lower the ratio)
         ("full", np.int32),  # SGLang batch_is_full: no admission until somebody leaves
         ("epoch", np.int32),  # marking policies: number of the phase
         ("leaves", np.int32),  # evictable leaves (length of the row of `order`)
