@@ -49,20 +49,20 @@ def oracle(repo_root: Path) -> Iterator[Oracle]:
 
 
 @pytest.fixture
-def count(tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]) -> Callable[[str, int], None]:
-    """Prints how much was compared, and the sum over the run, past pytest's capture (make test must show it)."""
+def count(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str, str, int], None]:
+    """Prints how much was compared, and the sum over the run, past pytest's capture: `make test` must show it."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # shared by the run's processes
 
-    def add(what: str, operations: int) -> None:
-        log = folder / "differential-operations"
+    def add(unit: str, what: str, number: int) -> None:
+        log = folder / f"differential-{unit}"
         with log.open("a") as file:
-            file.write(f"{operations}\n")
+            file.write(f"{number}\n")
         total = sum(map(int, log.read_text().split()))
-        with capsys.disabled():
-            # xdist takes the workers' stdout, but leaves them stderr
-            os.write(
-                2, f"\ndifferential: {what}: {operations:,} operations equal SGLang's, {total:,} so far\n".encode()
-            )
+        with capsys.disabled():  # xdist takes its workers' stdout but leaves them stderr
+            line = f"\ndifferential: {what}: {number:,} {unit} equal SGLang's; {total:,} {unit} so far\n"
+            os.write(2, line.encode())
 
     return add

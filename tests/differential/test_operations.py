@@ -14,7 +14,7 @@ from kvgym.workloads.forest import Forest
 
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "slru", "priority")
 PAGE_SIZES = (1, 16)
-EXAMPLES = 50
+EXAMPLES = 25
 LEAST_OPERATIONS = 3_600
 """Per policy and page size; the 14 of them make more than 50,000 in a run."""
 
@@ -117,4 +117,4 @@ def test_operations__equal_sglang(oracle: Any, count: Any, policy: str, page_siz
 
     while compared < LEAST_OPERATIONS:
         compare()
-    count(f"{policy}, page size {page_size}", compared)
+    count("operations", f"{policy}, page size {page_size}", compared)
