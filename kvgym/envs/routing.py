@@ -110,7 +110,6 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     observation_space: spaces.Dict
     fleet: FleetSpec
     episode_seed: int
-    _backend: Backend
     _progress: Progress
 
     def __init__(
@@ -134,6 +133,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         self.decision: Decision | None = None
         self.completed = np.zeros(0, RECORD)
         self._invalid = 0
+        self._backend: Backend | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -144,14 +144,13 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
             ConfigError: `options` holds something else.
         """
         super().reset(seed=seed)
-        self.episode_seed = self._episode_seed(options or {})
+        self.episode_seed = self._draw_seed(options or {})
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
         self._backend = self._backend_class(
             workload, self._cluster, self._eviction, self.episode_seed, self._observability
         )
-        self.fleet = self._backend.spec
+        self.fleet = self._episode.spec
         self._invalid = 0
-        self._progress = self._backend.progress()
         observation = self._advance()
         return observation, self._info(self._progress.time_s) | {"episode_seed": self.episode_seed}
 
@@ -161,14 +160,13 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         Raises:
             SimulationError: no request waits, because the episode has ended or not begun.
         """
-        decision, before = self.decision, self._progress
-        if decision is None:
+        if self.decision is None:
             raise SimulationError("no request waits for a worker; call reset() first")
-        worker, mask = int(action), decision.mask
+        before, worker, mask = self._progress, int(action), self.decision.mask
         if not (0 <= worker < len(mask) and mask[worker]):
             worker = int(np.argmax(mask))
             self._invalid += 1
-        self._backend.apply(worker)
+        self._episode.apply(worker)
         observation = self._advance()
         reward, terms = self._reward(before, self._progress, self.completed)
         info = self._info(self._progress.time_s - before.time_s)
@@ -181,7 +179,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
 
     def records(self) -> np.ndarray:
         """Return the RECORD rows of all requests of this episode that have ended, in order of completion."""
-        return self._backend.records()
+        return self._episode.records()
 
     def fork(self) -> RoutingEnv:
         """Return an independent copy at the same decision: the same actions give it the same future.
@@ -189,12 +187,18 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         The copy has the same random state too, so it also draws the same later episodes.
         """
         twin = copy.copy(self)
-        twin._backend = self._backend.fork()
+        twin._backend = self._episode.fork()
         for name in ("_np_random", "action_space", "observation_space"):
             setattr(twin, name, copy.deepcopy(getattr(self, name)))
         return twin
 
-    def _episode_seed(self, options: Mapping[str, Any]) -> int:
+    @property
+    def _episode(self) -> Backend:
+        if self._backend is None:
+            raise SimulationError("there is no episode yet; call reset() first")
+        return self._backend
+
+    def _draw_seed(self, options: Mapping[str, Any]) -> int:
         if unknown := sorted(set(options) - {"seed"}):
             raise ConfigError(f"reset takes the option 'seed', got {unknown}")
         if "seed" not in options:
@@ -206,9 +210,10 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
 
     def _advance(self) -> Observation:
         """Run to the next decision and take note of where the episode stands; return the observation."""
-        self.decision = self._backend.run_to_decision()
-        self.completed = self._backend.completions()
-        self._progress = self._backend.progress()
+        backend = self._episode
+        self.decision = backend.run_to_decision()
+        self.completed = backend.completions()
+        self._progress = backend.progress()
         if self.decision is not None:
             return encode(self.decision)
         return {name: np.zeros(space.shape, np.float32) for name, space in self.observation_space.items()}

@@ -1,0 +1,142 @@
+"""The contract that every registered environment keeps, and every configs/envs file."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import check_env
+
+from kvgym import ENVS
+from kvgym.config import load_config, preset_names
+
+TINY = {
+    "workload": {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0},
+    "cluster": {"workers": 3, "capacity_tokens": 600},
+    "reward": {"latency": 1.0, "ttft": 0.1},
+    "eviction": "rlt",
+}
+"""Thirty requests on caches that are too small for them."""
+ADVICE = ".*workers has an unconventional shape"
+"""SB3's advice to flatten: rows are kept apart for policies that treat workers as a set; MultiInputPolicy flattens."""
+
+everywhere = pytest.mark.parametrize("name", ENVS)
+
+
+@pytest.fixture
+def make():
+    def make(name: str, **changes: object) -> gymnasium.Env:
+        return gymnasium.make(name, **{**TINY, **changes})
+
+    return make
+
+
+def advance(env: gymnasium.Env, steps: int) -> None:
+    for i in range(steps):
+        env.step(i * 7 % env.action_space.n)
+
+
+def future(env: gymnasium.Env, steps: int = 200) -> list:
+    """Play on with fixed actions, over the end of the episode, and return all that was seen."""
+    seen = []
+    for i in range(steps):
+        action = i * i % env.action_space.n
+        observation, reward, terminated, truncated, info = env.step(action)
+        seen.append(({k: v.tolist() for k, v in observation.items()}, reward, terminated, truncated, info))
+        if terminated:
+            seen.append(env.reset()[1])
+    return seen
+
+
+@everywhere
+def test_check_env__gymnasium(name, make):
+    check_env(make(name).unwrapped)
+
+
+@everywhere
+def test_check_env__sb3(name, make):
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ADVICE)
+        checker.check_env(make(name).unwrapped)
+    checker.check_env(gymnasium.wrappers.FlattenObservation(make(name)))
+
+
+@everywhere
+def test_twins__same_seed_same_episodes(name, make):
+    twins = make(name), make(name)
+    starts = [env.reset(seed=5) for env in twins]
+    assert starts[0][1] == starts[1][1]
+    assert future(twins[0]) == future(twins[1])
+
+
+@everywhere
+def test_seeds__give_different_episodes(name, make):
+    env = make(name)
+    first, second = env.reset(seed=1)[1], env.reset(seed=2)[1]
+    assert first["episode_seed"] != second["episode_seed"]
+    assert env.reset(seed=1)[1] == first
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "clone", [lambda env: pickle.loads(pickle.dumps(env)), copy.deepcopy], ids=["pickle", "deepcopy"]
+)
+def test_clone__in_mid_episode_has_the_same_future(name, make, clone):
+    env = make(name).unwrapped
+    env.reset(seed=3)
+    advance(env, 11)
+    twin = clone(env)
+    assert future(twin) == future(env)
+
+
+@everywhere
+def test_spec__goes_to_json_and_back(name, make):
+    env = make(name)
+    again = gymnasium.make(EnvSpec.from_json(env.spec.to_json()))
+    assert again.reset(seed=4)[1] == env.reset(seed=4)[1]
+    assert future(again, 20) == future(env, 20)
+
+
+@everywhere
+def test_time_limit__truncates_and_does_not_terminate(name, make):
+    env = make(name, max_episode_steps=4)
+    env.reset(seed=0)
+    assert [env.step(0)[2:4] for _ in range(4)] == [(False, False)] * 3 + [(False, True)]
+
+
+@everywhere
+def test_values__are_plain(name, make):
+    env = make(name)
+    _, info = env.reset(seed=0)
+    infos = [info]
+    for i in range(30):
+        _, reward, terminated, truncated, info = env.step(i % 3)
+        assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
+        infos.append(info)
+    values = [value for info in infos for value in (*info.values(), *info.get("rewards", {}).values())]
+    assert {type(value) for value in values} <= {int, float, dict}
+    assert np.isfinite([value for value in values if not isinstance(value, dict)]).all()
+
+
+@everywhere
+def test_defaults__need_no_arguments(name):
+    env = gymnasium.make(name)
+    observation, _ = env.reset(seed=0)
+    for i in range(100):
+        assert env.observation_space.contains(observation)
+        observation, *_ = env.step(i % 4)
+
+
+def test_config__each_id_has_a_file_with_its_defaults():
+    files = {data.pop("id"): data for data in (load_config("envs", name) for name in preset_names("envs"))}
+    assert set(files) == set(ENVS)
+    for name, data in files.items():
+        parameters = inspect.signature(type(gymnasium.make(name, **data).unwrapped)).parameters
+        assert data == {key: parameter.default for key, parameter in parameters.items()}
