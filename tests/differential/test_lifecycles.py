@@ -19,6 +19,7 @@ from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
 from kvgym.workloads.mooncake import Mooncake
 
+pytestmark = pytest.mark.timeout(900)  # shrinking a failure takes its time
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "slru", "priority")
 GSP_LENS = (64, 128, 256, 512, 1024)
 GSP_CAPACITY_TOKENS = 24_500

@@ -12,6 +12,7 @@ from controllers.eviction import EVICTION
 from kvgym.sim.handle import CacheHandle
 from kvgym.workloads.forest import Forest
 
+pytestmark = pytest.mark.timeout(900)  # shrinking a failure takes its time
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "slru", "priority")
 PAGE_SIZES = (1, 16)
 EXAMPLES = 25
