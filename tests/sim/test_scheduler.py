@@ -72,7 +72,7 @@ def test_admission__throughput_saturates_at_the_pool(build: Any, drain: Any) -> 
     rows = [row([f"a{i}", 100], output_tokens=28) for i in range(1500)]
     finished, most = {}, {}
     for clients in (17, 200, 1024):
-        records = drain(build(rows, capacity=68 * 130, clients=clients, check=0, p_tok=0.001, d_kvtok=0))
+        records = drain(build(rows, capacity=68 * 130, clients=clients, check=0, p_tok=0.001, d_seq=0, d_kvtok=0))
         assert (records["status"] == DONE).all() and not records["retractions"].any()
         finished[clients] = float(records["finish_s"][-1])
         times = np.concatenate([records["admitted_s"], records["finish_s"]])
@@ -80,7 +80,7 @@ def test_admission__throughput_saturates_at_the_pool(build: Any, drain: Any) -> 
         most[clients] = int(np.cumsum(change).max())
     assert most == {17: 17, 200: 68, 1024: 68}
     assert finished[1024] == pytest.approx(finished[200], rel=0.02)
-    assert finished[17] > 1.5 * finished[1024]
+    assert finished[17] > 2 * finished[1024]
 
 
 def test_admission__a_prompt_that_never_fits_is_rejected_and_the_rest_goes_on(build: Any, drain: Any) -> None:

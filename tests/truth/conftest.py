@@ -1,0 +1,35 @@
+"""One worker or a few, served one request at a time, for figures that come from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controllers.eviction import EVICTION
+from kvgym.sim.engine import FINISHED, Engine, default_options
+from kvgym.workloads.base import Workload
+
+
+def serve(
+    load: Workload, policy: str, capacity: int, workers: int = 1, seed: int = 1, **options: float
+) -> tuple[np.ndarray, int]:
+    """Route request r to worker r mod `workers`; return the records by request and the tokens evicted.
+
+    Prompts are computed in one piece unless `options` say otherwise.
+    """
+    record = default_options()
+    whole = {"page": load.page_size, "chunk": 1 << 20, "prefill": 1 << 20}
+    for name, value in {"p0": 0.01, "d0": 0.01, **whole, **options}.items():
+        record[name] = value
+    engine = Engine(load, record, np.full(workers, capacity), np.ones(workers), EVICTION.load(policy), seed)
+    while engine.run() != FINISHED:
+        engine.route(engine.pending % workers)
+    return np.sort(engine.records(), order="request"), int(engine.cache.workers["evicted"].sum())
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Any]:
+    return serve
