@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
 
 from controllers.base import ControllerPolicy
 from controllers.routing.cache_aware import CacheAware
+from controllers.routing.random import Random
 from kvgym.encoding import WORKER_FEATURES, feature_table
 from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError
@@ -232,3 +236,38 @@ def test_controller_policy__plays_through_evaluate_policy():
             total += alone.step(controller.act(alone.decision))[1]
             controller.observe(alone.completed)
         assert total == pytest.approx(expected, abs=1e-4)  # Monitor rounds to six digits
+
+
+@pytest.fixture
+def one_thread():
+    """Run torch on one thread: its threads wait for each other longer than so small a network computes."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_ppo__learns_which_worker_holds_the_prefix():
+    """Two prefixes, two workers with room for one each: affinity wins fourfold, and no plain heuristic finds it."""
+    sb3 = pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
+    two_prefixes = {"groups": 2, "prompts_per_group": 32, "lens": [400], "prefix_ratio": 0.9, "rate_rps": 2.0}
+    workload = {"source": "gsp", "shared_literal": False, **two_prefixes}
+    cluster = {"workers": 2, "capacity_tokens": 800, "cost": ONE_AT_A_TIME}
+
+    def mean_return(make_policy: Callable[[gymnasium.Env], Any]) -> float:
+        env = Monitor(RoutingEnv(workload, cluster))
+        env.reset(seed=123)
+        return evaluate_policy(make_policy(env), env, n_eval_episodes=4)[0]
+
+    env = Monitor(RoutingEnv(workload, cluster))
+    env.reset(seed=0)
+    model = sb3.PPO("MultiInputPolicy", env, n_steps=256, gamma=0.9, learning_rate=2e-3, seed=0, device="cpu")
+    model.learn(8192)
+    learned, chance = mean_return(lambda env: model), mean_return(lambda env: ControllerPolicy(Random(), env))
+    assert learned > 0.5 * chance
