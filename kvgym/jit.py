@@ -69,7 +69,7 @@ def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., An
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = str(cache_folder())
         try:
-            return numba.njit(*signature, cache=True, nogil=True, error_model="numpy", _nrt=allocates)(function)
+            return numba.njit(*signature, cache=True, nogil=True, error_model="numpy", _nrt=allocates, forceinline=not signature)(function)
         finally:
             numba.config.CACHE_DIR = before
 

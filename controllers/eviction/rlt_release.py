@@ -91,7 +91,7 @@ def evict(c: Cache, w: int, tokens: int) -> int:
     worker, page = c.workers[w], c.options[0].page
     if tokens + worker.marked >= worker.capacity:
         clear(c, w)
-    if worker.unmarked < worker.leaves and candidate_tokens(c, w, tokens) < tokens:
+    if candidate_tokens(c, w, tokens) < tokens:
         clear(c, w)
     freed = i64(0)
     while freed < tokens and worker.leaves > 0:

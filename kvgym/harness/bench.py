@@ -108,9 +108,9 @@ def bench_routing() -> dict[str, float]:
     return {name: round(decision_us(workload, name), 1) for name in table("routing")}
 
 
-def decision_us(workload: Workload, routing: str) -> float:
+def decision_us(workload: Workload, routing: str, eviction: str = "lru") -> float:
     """Return CPU microseconds per decision of one routing controller over one episode."""
-    backend, controller = SimulatedBackend(workload, PAPER_FLEET, "lru", seed=0), table("routing").load(routing)()
+    backend, controller = SimulatedBackend(workload, PAPER_FLEET, eviction, seed=0), table("routing").load(routing)()
     controller.reset(backend.spec, 0)
     spent = 0.0
     while (decision := backend.run_to_decision()) is not None:
@@ -127,9 +127,9 @@ def decision_us(workload: Workload, routing: str) -> float:
 def cold_compile_s() -> float:
     """Return wall seconds of a first small run with every policy that the quickstart uses, with an empty cache."""
     code = (
-        "from kvgym.harness.bench import decision_us, engine_rps, PAPER_FLEET; from kvgym.workloads.gsp import GSP;"
-        "w = GSP(groups=8, prompts_per_group=2).generate(0);[engine_rps(w, PAPER_FLEET, p, 1) for p in ('lru', 'rlt')];"
-        "[decision_us(w, r) for r in ('cache_aware', 'cache_aware_014', 'lbgr_release', 'round_robin')]"
+        "from kvgym.harness.bench import decision_us; from kvgym.workloads.gsp import GSP;"
+        "w = GSP(groups=8, prompts_per_group=2).generate(0); [decision_us(w, r, e) for e in ('lru', 'rlt')"
+        " for r in ('cache_aware', 'cache_aware_014', 'lbgr_release', 'round_robin')]"
     )
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

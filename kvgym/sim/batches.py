@@ -28,7 +28,7 @@ from kvgym.sim.memory import (
 )
 from kvgym.sim.releases import release_after
 from kvgym.sim.state import DECODE, PREFILL, READY, Cache, Sim
-from kvgym.types import DONE, FAILED
+from kvgym.types import DONE
 
 
 @njit()
@@ -231,26 +231,27 @@ def step_seconds(c: Cache, w: int, steps: int) -> float:
 def longest_leap(c: Cache, x: Sim, w: int) -> int:
     """Decode steps until a request finishes or memory could run short."""
     worker, page = c.workers[w], c.options[0].page
+    if worker.first_finish < 0:
+        r = i64(worker.run_head)
+        first = i64(x.live[r].target - x.live[r].out) + x.live[r].join
+        while r >= 0:
+            first = min(first, i64(x.live[r].target - x.live[r].out) + x.live[r].join)
+            r = i64(x.live[r].next)
+        worker.first_finish = first
     steps = 1 + page * (worker.free // (worker.running * page) - 1)
-    r = i64(worker.run_head)
-    while r >= 0:
-        steps = min(steps, i64(x.live[r].target) - generated(c, x, w, r))
-        r = i64(x.live[r].next)
-    return max(steps, 1)
+    return max(min(steps, worker.first_finish - worker.decoded), 1)
 
 
 @njit()
 def start_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
-    """Start a decode step or leap; with too little memory retract or abort and leave `need` for the next try."""
+    """Start a decode step or leap; with too little memory retract one request and leave `need` for the next try.
+
+    A single request always fits: nothing else is locked, and its answer was cut to the pool when it was routed.
+    """
     worker, clock = c.workers[w], c.clock[0]
     if worker.free < boundary_demand(c, x, w):
         if worker.running == 1:
-            r = i64(worker.run_head)
-            x.live[r].out = generated(c, x, w, r)
-            give_back(c, x, hooks, w, r)
-            end_request(c, x, w, r, FAILED)
-            worker.ratio, worker.retracted = 0.0, 0
-            worker.phase, worker.due_s = READY, clock.now_s
+            clock.error, worker.phase = w + 1, READY
             return
         retract_one(c, x, hooks, w)
         estimate_ratio(c, x, w)
@@ -310,6 +311,8 @@ def finish_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     worker.retracted = 0
     if decays > 0:
         worker.ratio = max(worker.ratio - decays * (RATIO_INIT - RATIO_MIN) / RATIO_STEPS, RATIO_MIN)
+    if worker.decoded < worker.first_finish:
+        return
     r = i64(worker.run_head)
     while r >= 0:
         live = x.live[r]

@@ -42,8 +42,8 @@ def must_grow(c: Cache, w: int) -> bool:
 
     A step can insert two slots and split two for each of its requests, and a pass splits one per admitted request.
     """
-    worker = c.workers[w]
-    most = 8 + 4 * (i64(worker.batch) + worker.running + min(i64(worker.queued), c.options[0].chunk))
+    worker, options = c.workers[w], c.options[0]
+    most = 8 + 4 * (i64(worker.batch) + worker.running + min(i64(worker.queued), options.chunk, options.max_running))
     return most > c.clock[0].free_slots or worker.leaves + most > c.order.shape[1]
 
 

@@ -107,7 +107,9 @@ class Engine:
 
     def run_rule(self, rule: int) -> int:
         """Run to the end with a compiled routing rule: 0 round robin, 1 least in flight."""
-        return self._drive(lambda: self._entry.run_rule(self.cache, self.sim, rule, self._bound))
+        from kvgym.sim.entry_rule import run_rule
+
+        return self._drive(lambda: run_rule(self.cache, self.sim, rule, self._bound))
 
     def _drive(self, call: Any) -> int:
         while True:
@@ -130,11 +132,13 @@ class Engine:
 
     def serve_eviction(self) -> int:
         """With ``pause_evict``: let the policy serve the eviction that `run` stopped at; return the tokens freed."""
+        from kvgym.sim.entry_cache import serve_eviction
+
         worker = int(self.cache.clock["evict_worker"][0])
         if worker < 0:
             raise SimulationError("no worker waits for an eviction; call run() first")
         with np.errstate(over="ignore"):
-            return int(self._entry.serve_eviction(self.cache, worker, self._bound))
+            return int(serve_eviction(self.cache, worker, self._bound))
 
     def fork(self) -> Engine:
         """Return an independent copy at the same point; the same actions give the same future."""

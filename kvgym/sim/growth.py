@@ -12,7 +12,8 @@ def grow(cache: Cache) -> Cache:
     from kvgym.sim.entry import rehash
 
     free, workers = int(cache.clock["free_slots"][0]), cache.workers
-    most = 16 + 4 * int((workers["batch"] + workers["running"] + np.minimum(workers["queued"], 1 << 16)).max())
+    limit = min(int(cache.options["chunk"][0]), int(cache.options["max_running"][0]))
+    most = 16 + 4 * int((workers["batch"] + workers["running"] + np.minimum(workers["queued"], limit)).max())
     slots, table, order, scratch = cache.slots, cache.table, cache.order, cache.scratch
     old = len(slots)
     new = old

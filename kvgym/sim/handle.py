@@ -7,7 +7,7 @@ import numpy as np
 from kvgym.errors import SimulationError
 from kvgym.jit import as_records
 from kvgym.sim.binding import bind
-from kvgym.sim.engine import default_options, load_entry
+from kvgym.sim.engine import default_options
 from kvgym.sim.growth import grow
 from kvgym.sim.integrity import RULES, check_all
 from kvgym.sim.policy import Policy
@@ -38,7 +38,9 @@ class CacheHandle:
         workers: int = 1,
         seed: int = 0,
     ) -> None:
-        self._entry = load_entry()
+        from kvgym.sim import entry_cache
+
+        self._entry = entry_cache
         self.policy = policy
         self._bound = bind(policy)
         options = default_options()

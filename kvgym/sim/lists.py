@@ -57,6 +57,7 @@ def run_push(c: Cache, x: Sim, w: int, r: int) -> None:
         worker.run_head = r
     worker.run_tail = r
     worker.running += 1
+    worker.first_finish = -1
 
 
 @njit()
@@ -72,3 +73,4 @@ def run_remove(c: Cache, x: Sim, w: int, r: int) -> None:
     else:
         worker.run_tail = live.prev
     worker.running -= 1
+    worker.first_finish = -1

@@ -17,8 +17,7 @@ The rules (source: sglang/srt/managers/schedule_policy.py, schedule_batch.py, sc
    per request, one page per request for page sizes above 1.
 5. When a decode step finds too little memory even so, requests are retracted: fewest generated tokens first, longer
    prompts first among equals. They give back their private tokens, lose their lock and go to the back of the queue with
-   what they have generated as part of the prompt, and 20 tokens are freed for each request that goes on. A last request
-   that does not fit is aborted (FAILED).
+   what they have generated as part of the prompt, and 20 tokens are freed for each request that goes on.
 6. After a prefill the prompt is inserted into the cache; at the finish prompt + output - 1 tokens (the last sampled
    token has no KV), split at the prompt boundary, the prompt part with priority + 1.
 
@@ -139,8 +138,9 @@ def admit(c: Cache, x: Sim, hooks: Any, w: int) -> None:
         extend, reserved = continue_chunk(c, x, w, reserved)
         budget -= page_ceil(extend, options.page)
         prompt_budget -= page_ceil(extend, options.page)
-    while min(budget, prompt_budget) > 0 and worker.chunked < 0 and worker.full == 0 and worker.queued > 0:
-        if x.live[worker.queue_head].enter_s > now_s:
+    while worker.full == 0 and worker.queued > 0 and x.live[worker.queue_head].enter_s <= now_s:
+        # SGLang asks for memory before it asks for budget: without memory the head is tried even if no budget is left.
+        if min(budget, prompt_budget) <= 0 and worker.free + worker.evictable - reserved > 0:
             break
         if worker.batch >= places:
             worker.full = 1

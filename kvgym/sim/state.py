@@ -58,6 +58,7 @@ WORKER = np.dtype(
         ("hit", np.int64),  # prompt tokens found in the cache at first admission
         ("prompted", np.int64),  # prompt tokens of first admissions
         ("steps", np.int64),  # engine steps made
+        ("first_finish", np.int64),  # `decoded` at which the first running request finishes; -1: not known
         ("need", np.int64),  # tokens that the eviction in progress still has to free
         ("phase", np.int32),
         ("retracted", np.int32),  # 1: the next decode step follows a retraction (it does not lower the ratio)
@@ -222,7 +223,16 @@ def new_cache(
     fleet["due_s"] = np.inf
     fleet["speed"] = 1.0
     fleet["ratio"] = 0.7
-    for name in ("queue_head", "queue_tail", "batch_head", "batch_tail", "run_head", "run_tail", "chunked"):
+    for name in (
+        "queue_head",
+        "queue_tail",
+        "batch_head",
+        "batch_tail",
+        "run_head",
+        "run_tail",
+        "chunked",
+        "first_finish",
+    ):
         fleet[name] = -1
     clock = record_zeros(1, CLOCK)
     clock["free_slot"] = -1

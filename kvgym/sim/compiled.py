@@ -1,0 +1,55 @@
+"""How entry points are compiled: explicit signatures, a policy's hooks as `binding.bind` made them, no dispatcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from kvgym.jit import JIT_ON, njit, record_zeros
+from kvgym.sim.binding import BINDING_TYPE
+from kvgym.sim.policy import CACHE_TYPE
+from kvgym.sim.state import EVENT, LIVE, Sim
+from kvgym.types import RECORD, REQUEST
+
+INT, VOID, BOOL = types.int64, types.void, types.boolean
+INTS = types.int32[::1]
+MATRIX = types.int64[:, ::1]
+PAIR = types.UniTuple(types.int64, 2)
+RECORDS = numba.from_dtype(RECORD)[::1] if JIT_ON else None
+
+
+def example_sim() -> Sim:
+    """Return a `Sim` of the shapes that the signatures are made from."""
+    ids = np.zeros(1, np.int32)
+    return Sim(record_zeros(1, REQUEST), record_zeros(1, LIVE), ids, ids, ids, ids, record_zeros(2, EVENT))
+
+
+SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None
+
+
+def entry_point(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator that compiles for a signature and hands out the compiled function itself.
+
+    numba's dispatcher would look at the types of some twenty arrays at each call, which takes as long as the work. The
+    price: nobody checks that arrays have the right layout, so only arrays made by `new_cache` and `Engine` may come.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        (compiled,) = njit(result(*arguments))(function).overloads.values()
+        return compiled.entry_point
+
+    return decorate if JIT_ON else njit()
+
+
+def on_cache(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`entry_point` of a function whose first argument is the `Cache`."""
+    return entry_point(result, CACHE_TYPE, *arguments)
+
+
+def with_hooks(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`entry_point` of a function whose first argument is the `Cache` and whose last one is a binding of hooks."""
+    return entry_point(result, CACHE_TYPE, *arguments, BINDING_TYPE)

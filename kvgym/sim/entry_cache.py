@@ -1,0 +1,49 @@
+"""Compiled entry points for single cache operations: paused evictions and `CacheHandle` use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvgym.jit import i64
+from kvgym.sim import cache
+from kvgym.sim.binding import hooks_of
+from kvgym.sim.compiled import INT, PAIR, VOID, on_cache, with_hooks
+from kvgym.sim.state import Cache
+
+
+@with_hooks(INT, INT)
+def serve_eviction(c: Cache, w: int, bound: Any) -> int:
+    """Let the policy serve the eviction that worker w waits for; return the tokens freed."""
+    freed = i64(hooks_of(bound).evict(c, w, c.workers[w].need))
+    c.workers[w].need = 0
+    return freed
+
+
+@with_hooks(INT, INT, INT, INT)
+def match(c: Cache, w: int, node: int, tokens: int, bound: Any) -> int:
+    """`cache.match`."""
+    return cache.match(c, hooks_of(bound), w, node, tokens)
+
+
+@with_hooks(PAIR, INT, INT, INT, INT, INT)
+def insert(c: Cache, w: int, node: int, tokens: int, priority: int, inserted: int, bound: Any) -> tuple[int, int]:
+    """`cache.insert` of an unlocked new slot."""
+    return cache.insert(c, hooks_of(bound), w, node, tokens, priority, inserted, False)
+
+
+@with_hooks(VOID, INT, INT)
+def lock(c: Cache, w: int, s: int, bound: Any) -> None:
+    """`cache.lock` up to the root."""
+    cache.lock(c, hooks_of(bound), w, s, w)
+
+
+@with_hooks(VOID, INT, INT)
+def unlock(c: Cache, w: int, s: int, bound: Any) -> None:
+    """`cache.unlock`."""
+    cache.unlock(c, hooks_of(bound), w, s)
+
+
+@on_cache(INT, INT, INT, INT)
+def look(c: Cache, w: int, node: int, tokens: int) -> int:
+    """`cache.peek`."""
+    return cache.peek(c, w, node, tokens)
