@@ -23,8 +23,14 @@ def hit_percent(run: Any, policy: str, groups: int, order: Any, seed: int = 1) -
 
 @pytest.mark.parametrize(
     ("groups", "order", "percent"),
-    [(48, "worst", 47.2), (64, "worst", 41.9), (72, "worst", 33.0), (128, "worst", 0.0)]
-    + [(64, "random", 38.9), (128, "random", 23.4)],
+    [
+        (48, "worst", 47.2),
+        (64, "worst", 41.9),
+        (72, "worst", 33.0),
+        (128, "worst", 0.0),
+        (64, "random", 38.9),
+        (128, "random", 23.4),
+    ],
 )
 def test_rlt__hit_rate(run: Any, groups: int, order: str, percent: float) -> None:
     assert hit_percent(run, "rlt", groups, order) == pytest.approx(percent, abs=1.5)
