@@ -130,7 +130,7 @@ def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
         live = x.live[r]
         following = i64(live.next)
         live.kv += live.extend
-        if live.kv < live.fill:
+        if live.kv < live.goal:
             checkpoint(c, x, hooks, w, r, i64(live.kv), True)
             worker.full = 0
         else:
@@ -183,7 +183,7 @@ def retract_one(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     live = x.live[victim]
     give_back(c, x, hooks, w, victim)
     live.out = generated(c, x, w, victim)
-    live.fill = x.requests[victim].prompt_tokens + live.out
+    live.goal = x.requests[victim].prompt_tokens + live.out
     live.prefix = live.inserted = live.kv = 0
     live.retractions += 1
     worker.retractions += 1

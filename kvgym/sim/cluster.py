@@ -136,7 +136,7 @@ def route(c: Cache, x: Sim, w: int) -> None:
     clock.pending = -1
     live, request = x.live[r], x.requests[r]
     live.worker, live.status, live.slot = w, QUEUED, w
-    live.fill = request.prompt_tokens
+    live.goal = request.prompt_tokens
     live.asked = clipped_new_tokens(c, x, w, r)
     live.target = min(request.output_tokens, live.asked)
     worker.inflight += 1

@@ -42,7 +42,8 @@ def entry_point(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], 
         (compiled,) = njit(result(*arguments))(function).overloads.values()
         return compiled.entry_point
 
-    return decorate if JIT_ON else njit()
+    # Without the JIT numpy would warn of the unsigned overflows that hashing and random numbers are made of.
+    return decorate if JIT_ON else np.errstate(over="ignore")
 
 
 def on_cache(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:

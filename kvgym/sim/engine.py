@@ -113,8 +113,7 @@ class Engine:
 
     def _drive(self, call: Any) -> int:
         while True:
-            with np.errstate(over="ignore"):
-                code = int(call())
+            code = int(call())
             if code == GROW:
                 self.cache = grow(self.cache)
             elif code == BROKEN:
@@ -137,8 +136,7 @@ class Engine:
         worker = int(self.cache.clock["evict_worker"][0])
         if worker < 0:
             raise SimulationError("no worker waits for an eviction; call run() first")
-        with np.errstate(over="ignore"):
-            return int(serve_eviction(self.cache, worker, self._bound))
+        return int(serve_eviction(self.cache, worker, self._bound))
 
     def fork(self) -> Engine:
         """Return an independent copy at the same point; the same actions give the same future."""

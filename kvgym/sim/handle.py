@@ -97,9 +97,8 @@ class CacheHandle:
         """Let the policy free at least `tokens` tokens if it can; return how many it freed."""
         before = int(self.cache.workers["evicted"][worker])
         if tokens > 0:
-            with np.errstate(over="ignore"):
-                self.cache.workers["need"][worker] = tokens
-                self._entry.serve_eviction(self.cache, worker, self._bound)
+            self.cache.workers["need"][worker] = tokens
+            self._entry.serve_eviction(self.cache, worker, self._bound)
         return int(self.cache.workers["evicted"][worker]) - before
 
     def free_tokens(self, worker: int) -> int:

@@ -64,7 +64,7 @@ def continue_chunk(c: Cache, x: Sim, w: int, reserved: float) -> tuple[int, floa
     live = x.live[r]
     room = min(float(c.options[0].chunk), np.floor(worker.free + worker.evictable - reserved))
     budget = i64(room) if room > 0 else c.options[0].chunk
-    rest = i64(live.fill - live.kv)
+    rest = i64(live.goal - live.kv)
     live.extend = min(rest, budget)
     reserved += page_ceil(i64(live.extend), page) + page
     if rest <= budget:
@@ -92,9 +92,9 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
     worker, page = c.workers[w], c.options[0].page
     r = i64(worker.queue_head)
     live = x.live[r]
-    slot = match(c, hooks, w, path_node(x, r, i64(live.fill - 1)), cacheable(c, x, r, i64(live.fill - 1)))
+    slot = match(c, hooks, w, path_node(x, r, i64(live.goal - 1)), cacheable(c, x, r, i64(live.goal - 1)))
     prefix = i64(c.slots[slot].d1)
-    extend = i64(live.fill) - prefix
+    extend = i64(live.goal) - prefix
     asked = i64(live.asked)
     new = min(max(asked - i64(live.out), 0), CLIP_NEW_TOKENS)
     lock(c, hooks, w, slot, w)
@@ -112,7 +112,7 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
     if live.retractions == 0:
         live.hit = prefix
         worker.hit += prefix
-        worker.prompted += i64(live.fill)
+        worker.prompted += i64(live.goal)
         live.admitted_s = c.clock[0].now_s
     reserved += page_ceil(extend, page) + page
     if not cut:

@@ -101,7 +101,7 @@ LIVE = np.dtype(
         ("hit", np.int32),  # tokens matched at first admission
         ("prefix", np.int32),  # tree-owned tokens (SGLang cache_protected_len)
         ("inserted", np.int32),  # longest key inserted by this request (SGLang cache_inserted_len)
-        ("fill", np.int32),  # tokens to prefill: prompt + already generated
+        ("goal", np.int32),  # tokens to prefill: prompt + already generated
         ("kv", np.int32),  # computed tokens when the request joined (decode adds one a step)
         ("extend", np.int32),  # tokens that the prefill step in progress computes
         ("out", np.int32),  # tokens generated when the request joined

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
+import os
 import pickle
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -140,3 +145,36 @@ def test_config__each_id_has_a_file_with_its_defaults():
     for name, data in files.items():
         parameters = inspect.signature(type(gymnasium.make(name, **data).unwrapped)).parameters
         assert data == {key: parameter.default for key, parameter in parameters.items()}
+
+
+EPISODE = """
+import hashlib, json, sys
+from kvgym.envs.routing import RoutingEnv
+
+tiny = json.loads(sys.argv[1])
+for name in ("router", "exact"):
+    env, total, seen, done = RoutingEnv(**tiny, observability=name), 0.0, hashlib.sha256(), False
+    env.reset(seed=3)
+    while not done:
+        seen.update(env.decision.hit_tokens.tobytes() + env.decision.inflight_tokens.tobytes())
+        _, reward, done, _, _ = env.step(env.decision.request % 3)
+        total += reward
+    integers = [env.records()[name].tolist() for name in ("request", "worker", "hit_tokens", "retractions")]
+    print(json.dumps([seen.hexdigest(), integers, round(total, 9)]))
+"""
+
+
+def test_jit_off__gives_the_same_episode():
+    runs = []
+    for off in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", EPISODE, json.dumps(TINY)],
+            env={**os.environ, "NUMBA_DISABLE_JIT": off},
+            cwd=Path(__file__).resolve().parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        runs.append(done.stdout)
+    assert runs[0] == runs[1] != ""
