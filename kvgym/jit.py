@@ -61,6 +61,7 @@ def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., An
     Without the JIT the function is returned as it is. A function that makes arrays must say ``allocates=True``: all
     others are compiled without numba's reference counting, which cost two thirds of the engine's time (an atomic
     increment and decrement at each access to a tuple's array; numba drops them only where it can prove them idle).
+    Functions without a signature are inlined: a call passes each of some twenty arrays as seven words.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -69,7 +70,8 @@ def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., An
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = str(cache_folder())
         try:
-            return numba.njit(*signature, cache=True, nogil=True, error_model="numpy", _nrt=allocates, forceinline=not signature)(function)
+            settings = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": allocates}
+            return numba.njit(*signature, **settings, forceinline=not signature)(function)
         finally:
             numba.config.CACHE_DIR = before
 

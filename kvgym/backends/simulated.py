@@ -15,7 +15,6 @@ from kvgym.seeding import stream_seed
 from kvgym.sim.engine import DECIDE, Engine, default_options
 from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.sim.signals import HIT
-from kvgym.tables import table
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 
@@ -66,7 +65,7 @@ class SimulatedBackend:
             engine_options(cluster),
             np.array(cluster.capacities, np.int64),
             np.array(cluster.speeds),
-            table("eviction").load(eviction),
+            eviction,
             stream_seed(seed, "engine"),
         )
         self._sent = (

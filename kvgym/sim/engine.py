@@ -15,6 +15,7 @@ from kvgym.sim.growth import grow
 from kvgym.sim.policy import Policy
 from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import EVENT, LIVE, OPTIONS, Sim, new_cache
+from kvgym.tables import table
 from kvgym.types import RECORD
 from kvgym.workloads.base import Workload
 
@@ -42,7 +43,7 @@ class Engine:
         options: one OPTIONS record (see `kvgym.backends.simulated` for how a cluster config becomes one).
         capacities: KV pool tokens per worker, shape (workers,).
         speeds: speed factor per worker, shape (workers,).
-        policy: the eviction policy.
+        policy: the eviction policy, by name or ``module:attr`` (then a pickle names it), or itself.
         seed: of the policies' random streams.
     """
 
@@ -52,13 +53,14 @@ class Engine:
         options: np.ndarray,
         capacities: np.ndarray,
         speeds: np.ndarray,
-        policy: Policy,
+        policy: Policy | str,
         seed: int,
     ) -> None:
         self._entry = load_entry()
         self.workload = workload
-        self.policy = policy
-        self._bound = bind(policy)
+        self.policy_name = policy if isinstance(policy, str) else ""
+        self.policy: Policy = table("eviction").load(policy) if isinstance(policy, str) else policy
+        self._bound = bind(self.policy)
         if options["page"][0] != workload.page_size:
             raise SimulationError(
                 f"the cluster's page size is {options['page'][0]}, the workload's forest has {workload.page_size}"
@@ -150,15 +152,19 @@ class Engine:
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the compiled entry points; the policy goes by the module that holds it."""
+        """Everything but compiled code; a policy that has a name goes by it, so that nothing is compiled again."""
         state = dict(self.__dict__)
         del state["_entry"], state["_bound"]
+        if self.policy_name:
+            del state["policy"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore and load the entry points again."""
         self.__dict__.update(state)
         self._entry = load_entry()
+        if self.policy_name:
+            self.policy = table("eviction").load(self.policy_name)
         self._bound = bind(self.policy)
 
     def records(self, start: int = 0) -> np.ndarray:

@@ -57,7 +57,8 @@ def make_workload(
 ) -> Workload:
     """Check the lengths, link the turns unless `heads` says that this is done, and return the workload.
 
-    Answers without a node get their own. Requests that ask for nothing in particular (`max_new_tokens` 0) ask for what will be generated.
+    Answers without a node get their own. Requests that ask for nothing in particular (`max_new_tokens` 0) ask for what
+    will be generated.
     """
     for field in ("prompt_tokens", "output_tokens"):
         bad = np.flatnonzero(requests[field] < 1)
