@@ -10,8 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controllers.eviction import EVICTION
-
 WORD = st.text("abc", min_size=1, max_size=7)
 KINDS = ("serve", "serve", "serve", "look", "put", "lock", "unlock", "evict")
 STEP = st.tuples(st.sampled_from(KINDS), st.integers(0, 5), st.integers(0, 7))

@@ -1,0 +1,67 @@
+"""Without the JIT the same code gives the same numbers (NUMBA_DISABLE_JIT=1, in a process of its own)."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controllers.eviction import EVICTION
+
+HERE = Path(__file__).resolve()
+
+
+def rows() -> list[dict[str, Any]]:
+    """Sessions of two turns over five shared prefixes, long enough to chunk, evict and retract."""
+    made = []
+    for i in range(24):
+        shared = [[i % 5, 5 + i % 5], ["q", 3]] if i % 3 else [[i % 5, 5 + i % 5]]
+        made.append(
+            {"path": shared, "session": i, "output_tokens": 9 + i % 11, "answer": f"r{i}", "arrival_s": i * 0.7}
+        )
+        path = [*shared, [f"r{i}", 9 + i % 11], ["more", 2 + i % 3]]
+        made.append({"path": path, "session": i, "output_tokens": 2 + i % 5, "think_s": 0.3, "priority": i % 3})
+    return made
+
+
+def episodes(folder: Path) -> None:
+    """Run every policy at both page sizes; write one file of records each."""
+    tools = runpy.run_path(str(HERE.parent / "conftest.py"))
+    for page, capacity in ((1, [70, 90]), (16, [160, 192])):
+        for policy in EVICTION:
+            # 1/7: costs whose sums are rounded
+            options = {"page": page, "chunk": page * 8, "ignore_eos": 0, "p_quad": 1 / 7, "d_kvtok": 1 / 70}
+            engine = tools["make_engine"](rows(), policy, capacity, **options)
+            engine.cache.workers["ratio"] = 0.1
+            records = tools["finish"](engine, lambda request: request % 2)
+            np.save(folder / f"{policy}-{page}.npy", records)
+            np.save(folder / f"{policy}-{page}-workers.npy", np.asarray(engine.cache.workers))
+
+
+def test_jit_off__gives_the_same_integers(repo_root: Path, tmp_path: Path) -> None:
+    on, off = tmp_path / "on", tmp_path / "off"
+    on.mkdir()
+    off.mkdir()
+    code = f"import runpy, pathlib; runpy.run_path({str(HERE)!r})['episodes'](pathlib.Path({str(off)!r}))"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(repo_root)}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=repo_root, check=True, timeout=200)
+    episodes(on)
+    names = sorted(path.name for path in on.iterdir())
+    assert len(names) == 4 * len(EVICTION)
+    evicted = retracted = 0
+    for name in names:
+        ours, plain = np.load(on / name), np.load(off / name)
+        for field in ours.dtype.names:
+            if np.issubdtype(ours[field].dtype, np.floating):
+                np.testing.assert_allclose(plain[field], ours[field], rtol=1e-9, err_msg=f"{name}: {field}")
+            else:
+                np.testing.assert_array_equal(plain[field], ours[field], err_msg=f"{name}: {field}")
+        if name.endswith("workers.npy"):
+            evicted += ours["evicted"].sum()
+            retracted += ours["retractions"].sum()
+    assert evicted > 0 and retracted > 0
