@@ -13,7 +13,7 @@ from kvgym.sim.state import Cache
 @njit()
 def pack(major: int, access: int) -> int:
     """Return one key that orders by `major` (|major| < 2**19), then by `access` (below 2**43)."""
-    return (min(max(major, -(1 << 19)), (1 << 19) - 1) << 43) + access
+    return (min(max(i64(major), -(1 << 19)), (1 << 19) - 1) << 43) + access
 
 
 @njit()
