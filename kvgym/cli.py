@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, compare and bench."""
+"""The command line: kvgym list, run, compare, import and bench."""
 
 from __future__ import annotations
 
@@ -88,6 +88,28 @@ def compare(
     print(text_tables(done.summary))
     print(f"files: {done.folder} (report.md, summary.csv, summary.json, timing.csv, manifest.json, records/)")
     _last_line({"out": str(done.folder), "cells": [cell.brief for cell in done.summary.cells]})
+
+
+@app.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="Request log: JSON lines or ShareGPT JSON, plain or gzip.")],
+    out: Annotated[Path | None, typer.Option(help="NAME.kvgw or NAME.parquet; default: the log's name .kvgw.")] = None,
+    format_: Annotated[str, typer.Option("--format", help="auto, openai, sglang or sharegpt.")] = "auto",
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Hugging Face tokenizer.json; default: a built-in counter.")
+    ] = None,
+    keep_text: Annotated[bool, typer.Option("--keep-text", help="Keep prompts and answers as text.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Accept late rows, wrong id counts, empty answers.")] = False,
+) -> None:
+    """Turn a log of one's own requests into a workload file; the last line is JSON."""
+    from rich.console import Console
+
+    from kvgym.workloads.traffic import import_log
+
+    console = Console(stderr=True)
+    made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
+    print(f"as a workload: a YAML file with the lines `source: imported` and `path: {made}`")
+    _last_line({"out": str(made), **facts})
 
 
 @app.command()

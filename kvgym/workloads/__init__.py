@@ -2,8 +2,8 @@
 
 A source is a frozen dataclass whose fields are its configuration (configs/workloads) and whose
 `generate(seed, page_size)` returns a Workload: generated (`gsp`), written out (`fixed`), or read from a file of real
-requests (`sharegpt` text, `mooncake` traces, `blocks` session files). `forest` holds which prompts share what;
-`arrivals` and `sessions` say when they are sent.
+requests (`sharegpt` text, `mooncake` traces, `blocks` session files, `imported` logs of one's own, which `traffic` has
+prepared). `forest` holds which prompts share what; `arrivals` and `sessions` say when they are sent.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ WORKLOADS = Registry(
         "blocks": "kvgym.workloads.blocks:Blocks",
         "fixed": "kvgym.workloads.fixed:Fixed",
         "gsp": "kvgym.workloads.gsp:GSP",
+        "imported": "kvgym.workloads.imported:Imported",
         "mooncake": "kvgym.workloads.mooncake:Mooncake",
         "sharegpt": "kvgym.workloads.sharegpt:ShareGPT",
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,20 +41,24 @@ class ConversationReader:
     A record is used up to the first message that breaks the alternation of human and model, or is empty; what comes
     before the first human message is passed over.
 
+    Args:
+        path: a JSON array, plain or gzip.
+        watch: called with the number of bytes whenever some have been read.
+
     Attributes:
         whole: conversations read so far, usable or not.
         unusable: of these, the ones without a question and its answer.
         cut: the file ends inside a record, which is left out.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, watch: Callable[[int], None] | None = None) -> None:
+        self.path, self.watch = path, watch
         self.whole = 0
         self.unusable = 0
         self.cut = False
 
     def __iter__(self) -> Iterator[list[tuple[str, str]]]:
-        with readable(self.path), open_text(self.path) as stream:
+        with readable(self.path), open_text(self.path, self.watch) as stream:
             for record in self._records(stream):
                 self.whole += 1
                 turns = self._turns(record)

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import math
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from kvgym.errors import WorkloadError
 
 DATA_FOLDER = "../shared/data"
 """Where traces are looked for when the environment variable KVGYM_DATA is not set."""
 _MOST_TOKENS = 2**31 - 1
+_BUFFER_BYTES = 1 << 20
 
 
 def locate(path: str | Path) -> Path:
     """Return the file: as given, else below the data folder (KVGYM_DATA), its traces/ and its calibration/.
 
     Raises:
-        WorkloadError: there is no such file; names the places.
+        WorkloadError: there is no such file (names the places), or it is a folder.
     """
     data = Path(os.environ.get("KVGYM_DATA", DATA_FOLDER))
     given = Path(path).expanduser()
@@ -32,17 +34,56 @@ def locate(path: str | Path) -> Path:
     for place in places:
         if place.is_file():
             return place
+    if folder := next((place for place in places if place.is_dir()), None):
+        raise WorkloadError(f"{folder} is a folder, expected a file; give the path of a file in it")
     raise WorkloadError(
         f"no trace file {str(path)!r}; looked at {', '.join(map(str, places))}. Give its path, or set KVGYM_DATA to "
         "the folder that holds it (scripts/fetch_data.py says where public traces come from)"
     )
 
 
-def open_text(path: Path) -> IO[str]:
-    """Open a plain or gzipped (by content, not by name) UTF-8 text file; a byte order mark is skipped."""
-    with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rt", encoding="utf-8-sig") if packed else path.open(encoding="utf-8-sig")
+@contextlib.contextmanager
+def open_bytes(path: Path, watch: Callable[[int], None] | None = None) -> Iterator[IO[bytes]]:
+    """Open a plain or gzipped (by content, not by name) file.
+
+    Args:
+        path: the file.
+        watch: called with the number of bytes (as on disk) whenever some have been read.
+
+    Raises:
+        WorkloadError: the file may not be read.
+    """
+    try:
+        file = _Watched(path, watch)
+    except OSError as error:
+        raise WorkloadError(f"cannot read {path}: {error.strerror or error}") from error
+    with io.BufferedReader(file, _BUFFER_BYTES) as raw:
+        if raw.peek(2)[:2] != b"\x1f\x8b":
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw) as packed:
+            yield cast(IO[bytes], packed)
+
+
+@contextlib.contextmanager
+def open_text(path: Path, watch: Callable[[int], None] | None = None) -> Iterator[IO[str]]:
+    """Open a file as `open_bytes` does and read it as UTF-8 text; a byte order mark is skipped."""
+    with open_bytes(path, watch) as data, io.TextIOWrapper(data, encoding="utf-8-sig") as text:
+        yield text
+
+
+class _Watched(io.FileIO):
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, watch: Callable[[int], None] | None) -> None:
+        super().__init__(path)
+        self._watch = watch
+
+    def readinto(self, buffer: Any) -> int | None:
+        count = super().readinto(buffer)
+        if self._watch is not None and count:
+            self._watch(count)
+        return count
 
 
 @dataclass(frozen=True)
@@ -54,7 +95,7 @@ class Row:
 
     def error(self, field: str, expected: str) -> WorkloadError:
         """Return the exception that says what `field` should have been."""
-        came = f"got {_shown(self.data[field])}" if field in self.data else "the field is missing"
+        came = f"got {shown(self.data[field])}" if field in self.data else "the field is missing"
         return WorkloadError(f"{self.where}: {field} must be {expected}, {came}")
 
     def seconds(self, field: str, default: float | None = None, unit: str = "seconds") -> float:
@@ -94,22 +135,57 @@ def readable(path: Path) -> Iterator[None]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise WorkloadError(f"{path.name}: the gzip file is cut or broken ({error}); get it again") from error
     except UnicodeDecodeError as error:
-        raise WorkloadError(f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        raise WorkloadError(f"{path.name}: not UTF-8 text ({error.reason})") from error
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a JSONL file, plain or gzipped; blank lines, CRLF ends and a byte order mark are accepted.
+def read_lines(path: Path, watch: Callable[[int], None] | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of the lines of a UTF-8 file, plain or gzipped, that are not blank.
+
+    CRLF ends and a byte order mark are accepted. Lines are decoded one by one: only so is the line of a bad byte known.
+
+    Args:
+        path: the file.
+        watch: called with the number of bytes (as on disk) whenever some have been read.
 
     Raises:
-        WorkloadError: a line is no JSON object, or the file is cut or not UTF-8; with file and line.
+        WorkloadError: the file is empty, cut or not UTF-8; with file and line.
     """
-    with readable(path), open_text(path) as lines:
-        for line, text in enumerate(lines, 1):
-            if text.strip():
-                yield Row(f"{path.name}, line {line}", _parse(text, path, line))
+    line, empty = 0, True
+    try:
+        with open_bytes(path, watch) as lines:
+            for line, data in enumerate(lines, 1):
+                text = data.decode("utf-8-sig" if line == 1 else "utf-8")
+                if text.strip():
+                    empty = False
+                    yield line, text
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise WorkloadError(
+            f"{path.name}, after line {line}: the gzip file is cut or broken ({error}); get it again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise WorkloadError(
+            f"{path.name}, line {line}: not UTF-8 text ({error.reason} at byte {error.start}); convert it"
+        ) from error
+    if empty:
+        raise WorkloadError(f"{path.name}: the file is empty, expected one JSON object per line")
 
 
-def _parse(text: str, path: Path, line: int) -> dict[str, Any]:
+def read_rows(path: Path, watch: Callable[[int], None] | None = None) -> Iterator[Row]:
+    """Yield the rows of a JSONL file; what `read_lines` accepts is accepted.
+
+    Raises:
+        WorkloadError: as `read_lines`, or a line is no JSON object; with file and line.
+    """
+    for line, text in read_lines(path, watch):
+        yield Row(f"{path.name}, line {line}", parse_object(text, path, line))
+
+
+def parse_object(text: str, path: Path, line: int) -> dict[str, Any]:
+    """Return the JSON object in one line of a file.
+
+    Raises:
+        WorkloadError: it is something else; with file, line and column.
+    """
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -117,10 +193,11 @@ def _parse(text: str, path: Path, line: int) -> dict[str, Any]:
             f"{path.name}, line {line}: expected one JSON object per line, {error.msg} at column {error.colno}"
         ) from error
     if not isinstance(data, dict):
-        raise WorkloadError(f"{path.name}, line {line}: expected one JSON object per line, got {_shown(data)}")
+        raise WorkloadError(f"{path.name}, line {line}: expected one JSON object per line, got {shown(data)}")
     return data
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return `value` for a message, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -21,7 +21,9 @@ def test_open_loop__no_rate_is_all_at_once():
     assert len(open_loop(0, 5.0, 1.0, np.random.default_rng(0))) == 0
 
 
-@pytest.mark.parametrize(("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (float("nan"), 1.0), (1.0, -0.1)])
+@pytest.mark.parametrize(
+    ("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (float("nan"), 1.0), (float("inf"), 1.0), (1.0, -0.1)]
+)
 def test_open_loop__bad_numbers(rate, cv):
     with pytest.raises(WorkloadError, match="rate_rps must be > 0"):
         open_loop(5, rate, cv, np.random.default_rng(0))

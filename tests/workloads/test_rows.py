@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.rows import locate, read_rows
+from kvgym.workloads.rows import locate, open_bytes, read_lines, read_rows
 
 
 def test_locate__data_folder_and_its_subfolders(tmp_path, monkeypatch):
@@ -19,6 +19,25 @@ def test_locate__data_folder_and_its_subfolders(tmp_path, monkeypatch):
         WorkloadError, match=r"no trace file 'none.jsonl'; looked at none.jsonl, .*none.jsonl, .*traces"
     ):
         locate("none.jsonl")
+    with pytest.raises(WorkloadError, match="traces is a folder, expected a file"):
+        locate("traces")
+
+
+def test_open_bytes__says_why_it_cannot(tmp_path):
+    with (
+        pytest.raises(WorkloadError, match=r"cannot read .*absent: No such file or directory"),
+        open_bytes(tmp_path / "absent"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_read_lines__tells_how_much_it_has_read(tmp_path, pack):
+    file = tmp_path / "rows"
+    file.write_bytes(pack(b"line\n" * 1_000_000))
+    counts = []
+    assert sum(1 for _ in read_lines(file, counts.append)) == 1_000_000
+    assert sum(counts) == file.stat().st_size
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -36,9 +55,12 @@ def test_read_rows__mark_crlf_and_blank_lines(tmp_path, pack):
     [
         (b'{"a": 1}\n{"a": \n', "rows, line 2: expected one JSON object per line, Expecting value"),
         (b"[1, 2]\n", r"rows, line 1: expected one JSON object per line, got \[1, 2\]"),
-        (gzip.compress(b'{"a": 1}\n' * 1000)[:-20], "rows: the gzip file is cut or broken"),
-        (b'{"a": "\xff"}\n', "rows: not UTF-8 text"),
+        (gzip.compress(b'{"a": 1}\n' * 1000)[:-20], r"rows, after line \d+: the gzip file is cut or broken"),
+        (b'{"a": 1}\n{"a": "\xff"}\n', "rows, line 2: not UTF-8 text .invalid start byte at byte 7"),
+        (b"", "rows: the file is empty, expected one JSON object per line"),
+        (b"\xef\xbb\xbf\r\n \n", "rows: the file is empty"),
     ],
+    ids=["no_json", "no_object", "cut", "no_utf8", "empty", "blank"],
 )
 def test_read_rows__broken_files(tmp_path, content, message):
     file = tmp_path / "rows"

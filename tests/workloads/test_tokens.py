@@ -29,6 +29,17 @@ def test_fallback__half_a_surrogate_pair():
     assert len(FallbackTokeniser()(["a\ud83d"])[0]) == 2
 
 
+def test_fallback__a_chat_mark_is_one_piece():
+    assert len(FallbackTokeniser()(["<|im_start|>user"])[0]) == 2
+
+
+def test_fallback__forgets_pieces_and_gives_the_same_ids(monkeypatch):
+    monkeypatch.setattr("kvgym.workloads.tokens._MOST_PIECES", 3)
+    tokenise = FallbackTokeniser()
+    first = tokenise(["a b c d e"])[0].tolist()
+    assert tokenise(["a b c d e"])[0].tolist() == first
+
+
 def test_load_tokeniser__a_hugging_face_file(tmp_path):
     tokenizers = pytest.importorskip("tokenizers", reason="the extra `data` is not installed")
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
