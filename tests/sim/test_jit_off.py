@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve()
 def rows() -> list[dict[str, Any]]:
     """Sessions of two turns over five shared prefixes, long enough to chunk, evict and retract."""
     made = []
-    for i in range(24):
+    for i in range(16):
         shared = [[i % 5, 5 + i % 5], ["q", 3]] if i % 3 else [[i % 5, 5 + i % 5]]
         made.append(
             {"path": shared, "session": i, "output_tokens": 9 + i % 11, "answer": f"r{i}", "arrival_s": i * 0.7}
@@ -35,7 +35,7 @@ def episodes(folder: Path) -> None:
     for page, capacity in ((1, [70, 90]), (16, [160, 192])):
         for policy in EVICTION:
             # 1/7: costs whose sums are rounded
-            options = {"page": page, "chunk": page * 8, "ignore_eos": 0, "p_quad": 1 / 7, "d_kvtok": 1 / 70}
+            options = {"check": 0, "page": page, "chunk": page * 8, "ignore_eos": 0, "p_quad": 1 / 7, "d_kvtok": 1 / 70}
             engine = tools["make_engine"](rows(), policy, capacity, **options)
             engine.cache.workers["ratio"] = 0.1
             records = tools["finish"](engine, lambda request: request % 2)
