@@ -45,7 +45,7 @@ def test_analytic__loads_are_sums_of_the_papers_costs(eviction: str) -> None:
 
 
 def test_analytic__refuses_hits_dearer_than_misses() -> None:
-    with pytest.raises(ConfigError, match="cached_ms must not exceed miss_ms, got 2.0 > 1.0"):
+    with pytest.raises(ConfigError, match=r"cached_ms must not exceed miss_ms, got 2\.0 > 1\.0"):
         resolve_cost({"model": "analytic", "cached_ms": 2.0, "miss_ms": 1.0})
 
 
