@@ -6,10 +6,11 @@ drawn uniformly from the unmarked leaf tokens. Each unlocked leaf offers exactly
 leaves. No recency is used.
 
 What the engine adds to the single-query model:
-- marks, draws and the limit count pages when the page size exceeds 1 (limit B / p + 1);
+- marks and draws count pages when the page size exceeds 1;
 - tokens of running requests are locked and never evicted;
-- a whole batch is loaded at once, so marks of new tokens come after the evictions made for them. If no unmarked leaf
-  is left before enough is free, the phase ends there (every evictable leaf becomes a candidate).
+- a whole batch is loaded at once, so marks of new tokens come after the evictions made for them. Marked tokens are
+  resident, so B + 1 marks would need a full cache of marked tokens and one more: exactly when an eviction finds no
+  unmarked leaf. There the phase ends (every evictable leaf becomes a candidate).
 
 A slot's marked tokens are always its last ones (`mark` .. d1-1), because a tail that is marked can't be dropped.
 """
@@ -39,22 +40,12 @@ def leave(c: Cache, w: int, s: int) -> None:
 
 @touch_hook
 def touch(c: Cache, w: int, s: int, kind: int) -> None:
-    """Mark the slot's tokens in order; the token that would be number B + 1 ends the phase and is its only mark."""
+    """Mark all tokens of the slot."""
     if kind == TOUCH_REST:
         return
     slot, worker = c.slots[s], c.workers[w]
-    marked_from = slot.mark if slot.epoch == worker.epoch else slot.d1
-    fresh = i64(marked_from - slot.d0)
-    room = worker.capacity - worker.marked
-    if fresh > room:
-        worker.epoch += 1
-        leaflist.all_candidates(c, w)
-        slot.mark = slot.d0 + room
-        worker.marked = i64(slot.d1 - slot.mark)
-    else:
-        slot.mark = slot.d0
-        worker.marked += fresh
-    slot.epoch = worker.epoch
+    worker.marked += i64((slot.mark if slot.epoch == worker.epoch else slot.d1) - slot.d0)
+    slot.mark, slot.epoch = slot.d0, worker.epoch
     if 0 <= slot.pos < worker.unmarked:
         leaflist.exclude(c, w, s)
 

@@ -40,7 +40,8 @@ class Linear:
             value = getattr(self, spec.name)
             if not 0 <= value < float("inf"):
                 raise ConfigError(f"cost {spec.name} must be a finite number >= 0, got {value}")
-        if self.p0_ms + self.p_tok_ms + self.step_ms <= 0 or self.d0_ms + self.d_seq_ms + self.step_ms <= 0:
+        prefill_ms = self.p0_ms + self.p_tok_ms + self.p_kv_ms + self.step_ms
+        if prefill_ms <= 0 or self.d0_ms + self.d_seq_ms + self.step_ms <= 0:
             raise ConfigError("prefill and decode steps must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")
 
     def write(self, options: np.ndarray) -> None:
