@@ -29,6 +29,7 @@ OWNERS = ("user_id", "user")
 
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_new_tokens")
 _MOST_ID = 2**31 - 1
+_WHOLE = "whole, but SGLang's --log-requests-level 2 cuts it; log at level 3"
 _LONG_CUT, _CUT_AT = 2051, 1024  # a text of 2,048 characters or more at SGLang's log level 2: two halves and "..."
 
 
@@ -141,20 +142,24 @@ def _prompt(request: Row) -> str | np.ndarray:
         value = value[0]
     if name == "messages":
         return render(request.nested(name), request.data.get("tools"))
-    if isinstance(value, str):
-        if len(value) == _LONG_CUT and value[_CUT_AT : _CUT_AT + 3] == "...":
-            raise request.error(name, "a whole prompt, but SGLang's --log-requests-level 2 cuts it; log at level 3")
-        if not value:
-            raise request.error(name, "a prompt that is not empty")
-        return value
-    return _ids(request, name)
+    if not isinstance(value, str):
+        return _ids(request, name)
+    if not value:
+        raise request.error(name, "a prompt that is not empty")
+    return _uncut(request, name, value)
+
+
+def _uncut(row: Row, name: str, text: str) -> str:
+    if len(text) == _LONG_CUT and text[_CUT_AT : _CUT_AT + 3] == "...":
+        raise row.error(name, _WHOLE)
+    return text
 
 
 def _ids(row: Row, name: str) -> np.ndarray:
     """Return token ids, int64."""
     value = row.data[name]
     if isinstance(value, list) and "..." in value:
-        raise row.error(name, "a whole prompt, but SGLang's --log-requests-level 2 cuts it; log at level 3")
+        raise row.error(name, _WHOLE)
     if isinstance(value, list) and value and all(isinstance(item, str | list) for item in value):
         raise row.error(name, "one prompt (a batch has to be written as one row per prompt)")
     if not isinstance(value, list) or not all(type(item) is int and 0 <= item <= _MOST_ID for item in value):
@@ -197,7 +202,7 @@ def _text(row: Row, name: str) -> str | None:
     value = row.data.get(name)
     if not isinstance(value, str | None):
         raise row.error(name, "text")
-    return value
+    return None if value is None else _uncut(row, name, value)
 
 
 def _check_counts(entry: Entry, row: Row) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,18 +50,17 @@ class Mooncake:
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the trace compiled for `page_size`; only the arrivals depend on the seed."""
         file = locate(self.path)
-        stamps, lengths, chains, notes = self._read(file)
-        requests = np.zeros(len(chains), REQUEST)
+        stamps, lengths, ids, notes = self._read(file)
+        requests = np.zeros(len(stamps), REQUEST)
         requests["prompt_tokens"], requests["output_tokens"] = lengths.T
         requests["prompt_chars"] = (requests["prompt_tokens"] * CHARS_PER_TOKEN).astype(np.int64)
-        requests["session"] = np.arange(len(chains))
+        requests["session"] = np.arange(len(requests))
         requests["output_node"] = requests["next"] = -1
         requests["arrival_s"] = self._arrivals(stamps, seed)
         forest = Forest(page_size, self.block_size)
-        if chains:
-            starts = np.cumsum([0] + [len(chain) for chain in chains[:-1]])
-            requests["prompt_node"] = forest.insert_many(np.concatenate(chains), starts, lengths[:, 0])
-        heads = np.arange(len(chains), dtype=np.int32)
+        blocks = -(-lengths[:, 0] // self.block_size)
+        requests["prompt_node"] = forest.insert_many(ids, np.cumsum(blocks) - blocks, lengths[:, 0])
+        heads = np.arange(len(requests), dtype=np.int32)
         return make_workload("mooncake", forest, requests, heads, clients=self.clients, notes=notes)
 
     def _arrivals(self, stamps: np.ndarray, seed: int) -> np.ndarray:
@@ -71,15 +71,14 @@ class Mooncake:
             return open_loop(len(stamps), self.rate_rps, self.cv, rng)
         return spread_ticks(stamps, self.tick_s, rng) * self.time_scale
 
-    def _read(self, file: Path) -> tuple[np.ndarray, np.ndarray, list[np.ndarray], dict[str, Any]]:
-        """Return stamps (s), lengths (prompt, output) and id chains of the kept rows, and the notes."""
-        stamps: list[float] = []
-        lengths: list[tuple[int, int]] = []
-        chains: list[np.ndarray] = []
-        misfits: list[Row] = []
-        last_ms, long, fresh = 0.0, 0, -1
+    def _read(self, file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return stamps (s), lengths (prompt, output) and the ids of all blocks of the kept rows, and the notes."""
+        # arrays, not lists of objects: a trace may have ten million rows
+        stamps, lengths, chain = array("d"), array("q"), array("q")
+        first_misfit: Row | None = None
+        last_ms, long, fresh, misfits = 0.0, 0, -1, 0
         for row in read_rows(file):
-            if len(chains) == self.limit:
+            if len(stamps) == self.limit:
                 break
             stamp = row.seconds("timestamp", unit="milliseconds")
             if stamp < last_ms:
@@ -91,25 +90,30 @@ class Mooncake:
                 continue
             ids, blocks = _ids(row), -(-prompt // self.block_size)
             if len(ids) != blocks:
-                misfits.append(row)
-                ids = np.concatenate((ids[:blocks], np.arange(fresh, fresh - max(blocks - len(ids), 0), -1)))
+                first_misfit, misfits = first_misfit or row, misfits + 1
+                ids = [*ids[:blocks], *range(fresh, fresh - max(blocks - len(ids), 0), -1)]
                 fresh -= blocks
             stamps.append(stamp / 1000)
-            lengths.append((prompt, output))
-            chains.append(ids)
-        if misfits and not self.repair:
+            lengths.extend((prompt, output))
+            chain.extend(ids)
+        if first_misfit is not None and not self.repair:
             raise WorkloadError(
-                f"{misfits[0].where}: hash_ids must have one id per {self.block_size} tokens of input_length, got "
-                f"{len(misfits[0].data['hash_ids'])} for {misfits[0].data['input_length']} ({len(misfits)} such rows); "
+                f"{first_misfit.where}: hash_ids must have one id per {self.block_size} tokens of input_length, got "
+                f"{len(first_misfit.data['hash_ids'])} for {first_misfit.data['input_length']} ({misfits} such rows); "
                 "check block_size, or set repair: true"
             )
-        notes = {"source": file.name, "left_out_too_long": long, "repaired_rows": len(misfits)}
-        return np.array(stamps), np.array(lengths, np.int64).reshape(-1, 2), chains, notes
+        notes = {"source": file.name, "left_out_too_long": long, "repaired_rows": misfits}
+        return (
+            np.frombuffer(stamps),
+            np.frombuffer(lengths, np.int64).reshape(-1, 2),
+            np.frombuffer(chain, np.int64),
+            notes,
+        )
 
 
-def _ids(row: Row) -> np.ndarray:
-    """Return the row's block ids, int64."""
+def _ids(row: Row) -> list[int]:
+    """Return the row's block ids."""
     ids = row.items("hash_ids")
     if not all(type(i) is int and 0 <= i < 2**63 for i in ids):
         raise row.error("hash_ids", "a list of whole numbers in 0..2**63 - 1")
-    return np.array(ids, np.int64)
+    return ids

@@ -94,6 +94,10 @@ def test_read_entry__an_answer_that_is_only_counted_is_no_empty_one():
         ({"input_ids": [1, -2]}, "input_ids must be a list of token ids in 0..2147483647, or text, got [1, -2]"),
         ({"input_ids": [1, "...", 3]}, "--log-requests-level 2 cuts it; log at level 3"),
         ({"text": "a" * 1024 + "..." + "b" * 1024}, "--log-requests-level 2 cuts it; log at level 3"),
+        (
+            {"obj": {"text": "p"}, "out": {"text": "a" * 1024 + "..." + "b" * 1024}},
+            "out: text must be whole, but SGLang",
+        ),
         ({"prompt": "p", "output": ["x"]}, "output must be text, got ['x']"),
         ({"prompt": "p", "usage": {"prompt_tokens": -1}}, "usage: prompt_tokens must be a whole number of tokens >= 0"),
         ({"prompt": "p", "max_tokens": 1.5}, "max_tokens must be a whole number of tokens >= 0, got 1.5"),

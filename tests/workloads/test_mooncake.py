@@ -123,3 +123,8 @@ def test_generate__de_quantised_arrivals_of_the_real_trace(data_dir):
     assert 1767 < arrivals[-1] < 1770
     gaps = np.diff(arrivals)
     assert 0.8 < gaps.std() / gaps.mean() < 1.3  # raw stamps: above 2.8
+
+
+def test_generate__nothing_is_short_enough(tmp_path):
+    with pytest.raises(WorkloadError, match="workload 'mooncake' has no requests"):
+        Mooncake(write(tmp_path, GOOD), block_size=4, max_context_tokens=3).generate(1)
