@@ -121,6 +121,7 @@ def crowds(draw: st.DrawFn, page: int) -> Case:
     rows = spell(draw(st.lists(CROWD_ROW, min_size=6, max_size=12)))
     options = {"page": page, "ignore_eos": 0, "evict_full": draw(st.booleans())}
     options["chunk"] = page * draw(st.sampled_from((1, 400)))
+    options["request_s"] = draw(st.sampled_from((0.0, 0.25, 3.0)))
     capacity = draw(st.integers(10, 24)) * (16 if page > 1 else 10)
     return Case(rows, [capacity], [0], draw(st.integers(0, 4)), options, RATIO_MIN)
 

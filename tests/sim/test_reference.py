@@ -369,7 +369,8 @@ class Server:
             elif self.running:
                 self.decode()
             elif self.coming or self.entering:
-                self.ratio = RATIO
+                if self.tree.time:  # the case's own ratio holds until something was served
+                    self.ratio = RATIO
                 self.now = min([t for t, *_ in self.coming[:1]] + [t for t, *_ in self.entering[:1]])
             else:
                 return [self.ended[i] for i in range(len(self.rows))]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvgym.sim.memory import RATIO_MIN
+from kvgym.sim.engine import DECIDE
+from kvgym.sim.memory import RATIO_INIT, RATIO_MIN
 from kvgym.types import DONE, REJECTED
 
 
@@ -155,3 +156,29 @@ def test_turns__the_next_prompt_finds_the_answer_but_its_last_token(
     records = drain(build(rows, capacity=160, page=page))
     assert list(records["hit_tokens"]) == [0, hit]
     assert records["arrival_s"][1] == records["finish_s"][0] + 2.5
+
+
+def test_ratio__falls_with_every_decode_step_and_is_reset_when_idle(build: Any) -> None:
+    """From .7 to .098 in 600 steps. Request 1 is admitted after 10 steps, request 2 finds the server idle."""
+    ten = 2.0 + sum(0.625 + (4 + k) / 64 for k in range(1, 11))
+    rows = [row(["a", 4], output_tokens=31), row(["b", 4], arrival_s=ten), row(["c", 4], arrival_s=ten + 0.5)]
+    engine = build([*rows, row(["d", 4], arrival_s=99.0)])
+    ratios = []
+    while engine.run() == DECIDE:
+        ratios.append(float(engine.cache.workers["ratio"][0]))
+        engine.route(0)
+    fallen = RATIO_INIT - 10 * (RATIO_INIT - RATIO_MIN) / 600
+    assert ratios == [RATIO_INIT, RATIO_INIT, pytest.approx(fallen), RATIO_INIT]  # a leap counts at its end
+
+
+def test_ratio__is_reset_while_a_request_is_on_its_way(build: Any) -> None:
+    """Request 0 ends at about 25 s; request 1 was sent shortly before and reaches the worker after it."""
+    end = 2.0 + 0.25 + sum(0.625 + (4 + k) / 64 for k in range(1, 31))
+    rows = [row(["a", 4], output_tokens=31), row(["b", 4], arrival_s=end - 0.125)]
+    rows.append(row(["c", 4], arrival_s=end + 0.5))
+    engine = build(rows, request_s=0.25, ignore_eos=0)
+    ratios = []
+    while engine.run() == DECIDE:
+        ratios.append(float(engine.cache.workers["ratio"][0]))
+        engine.route(0)
+    assert ratios[2] == RATIO_INIT
