@@ -132,7 +132,7 @@ def _split(
     """Split the node in `slot` at `depth`; return the new upper half, which takes its place below the parent.
 
     The lower half keeps its id, end and children; its entry in the table is left to the caller. Levels below are
-    stale until `_relevel`.
+    stale until `_relevel_splits`.
     """
     lower = table[slot]
     upper = counts[NODES]
@@ -225,23 +225,42 @@ def _insert(
 
 
 @njit()
-def relevel(nodes: np.ndarray, links: np.ndarray, top: int) -> None:
-    """Recompute `level` of `top` and of everything below it from the level of its parent; no stack needed."""
+def relevel(nodes: np.ndarray, links: np.ndarray, top: int) -> int:
+    """Recompute `level` of `top` and of everything below it from the level of its parent; return how many there are.
+
+    No stack needed.
+    """
     if top != 0:
         nodes[top].level = nodes[nodes[top].parent].level + 1
-    node = top
+    node, seen = top, 1
     while True:
         child = links[node].first
         if child != 0:
             nodes[child].level = nodes[node].level + 1
             node = child
+            seen += 1
             continue
         while node != top and links[node].next == 0:
             node = nodes[node].parent
         if node == top:
-            return
+            return seen
         node = links[node].next
         nodes[node].level = nodes[nodes[node].parent].level + 1
+        seen += 1
+
+
+@njit()
+def _relevel_splits(nodes: np.ndarray, links: np.ndarray, counts: np.ndarray, splits: np.ndarray, first: int) -> None:
+    """Recompute `level` below the splits from row `first` on, in at most three times as many steps as there are nodes.
+
+    Each lower half is done for itself, in any order: a big forest must not be walked for a few splits at its leaves.
+    """
+    budget = counts[NODES]
+    for row in range(first, counts[SPLITS]):
+        budget -= relevel(nodes, links, splits[row, 1])
+        if budget < 0:
+            relevel(nodes, links, 0)
+            return
 
 
 @njit(allocates=True)
@@ -276,11 +295,7 @@ def insert_many(
             nodes, links, pool, table, counts, splits, ids, base, tokens[done], page, block, chars_per_token
         )
         done += 1
-    made = counts[SPLITS] - first_split
-    if made == 1:
-        relevel(nodes, links, splits[first_split, 1])
-    elif made > 1:
-        relevel(nodes, links, 0)
+    _relevel_splits(nodes, links, counts, splits, first_split)
     return done
 
 
