@@ -54,6 +54,8 @@ def plausible(engine: Engine, records: np.ndarray) -> None:
 @pytest.mark.parametrize("page", PAGE_SIZES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_engine__keeps_its_invariants(drain: Any, episodes: Any, policy: str, page: int) -> None:
+    seen = np.zeros(3, np.int64)
+
     @episodes.examples(40)
     @given(episodes.any(page))
     def check(case: Any) -> None:
@@ -61,8 +63,10 @@ def test_engine__keeps_its_invariants(drain: Any, episodes: Any, policy: str, pa
         records = drain(engine, case.worker)
         drained(engine)
         plausible(engine, records)
+        seen[:] += [engine.cache.workers[name].sum() for name in ("hit", "evicted", "retractions")]
 
     check()
+    assert (seen > 0).all()  # the episodes were worth running
 
 
 def serve_paused(engine: Engine, case: Any) -> np.ndarray:
