@@ -22,7 +22,7 @@ class Linear:
 
     prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context;
     each step takes `step_ms` more (CPU), each request reaches the worker `request_ms` after it was sent (HTTP,
-    tokenising). Form and fits: data/calibration/aic_linear_fit.csv (see README, "Calibration").
+    tokenising). Form and fits: see `kvgym.costs.presets`.
     """
 
     p0_ms: float = coefficient("prefill step, constant")
