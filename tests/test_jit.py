@@ -33,10 +33,8 @@ def tree(repo_root: Path, tmp_path: Path) -> Path:
     ("file", "counts"),
     [
         ("kvgym/sim/heap.py", True),
-        ("kvgym/sim/random.py", True),
         ("controllers/eviction/rlt.py", True),
         ("kvgym/types.py", True),
-        ("kvgym/workloads/trie.py", True),
         ("kvgym/cli.py", False),
     ],
 )

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.sim.handle import CacheHandle
+from kvgym.workloads.forest import Forest
 
 HERE = Path(__file__).resolve()
 
@@ -43,16 +46,47 @@ def episodes(folder: Path) -> None:
             np.save(folder / f"{policy}-{page}-workers.npy", np.asarray(engine.cache.workers))
 
 
+def by_hand(folder: Path) -> None:
+    """Drive a cache operation by operation, and read a decision's signals; write what was found."""
+    forest = Forest()
+    nodes = [forest.insert([i % 3, i % 2, *([i] * (3 + i % 4))]) for i in range(12)]
+    found = []
+    for policy in EVICTION:
+        cache = CacheHandle(forest.nodes, EVICTION.load(policy), 40, seed=3)
+        for i in range(60):
+            node = nodes[i * 7 % 12]
+            tokens = int(forest.nodes["end"][node])
+            matched, slot = cache.match(0, node, tokens)
+            cache.lock(0, slot)
+            found += [matched, cache.evict(0, tokens - matched - cache.free_tokens(0)), cache.insert(0, node, tokens)]
+            cache.unlock(0, slot)
+            found.append(cache.peek(0, nodes[i % 12], 5))
+        cache.check()
+    engine = runpy.run_path(str(HERE.parent / "conftest.py"))["make_engine"](rows(), "lru", [100, 100])
+    for worker in (0, 1, 0):
+        engine.run()
+        found += engine.signals(exact=True)[0].ravel().tolist()
+        engine.route(worker)
+    np.save(folder / "by-hand.npy", np.array(found, [("found", np.int64)]))
+
+
+def play(folder: Path) -> None:
+    """What both processes do."""
+    episodes(folder)
+    by_hand(folder)
+
+
+@pytest.mark.slow
 def test_jit_off__gives_the_same_integers(repo_root: Path, tmp_path: Path) -> None:
     on, off = tmp_path / "on", tmp_path / "off"
     on.mkdir()
     off.mkdir()
-    code = f"import runpy, pathlib; runpy.run_path({str(HERE)!r})['episodes'](pathlib.Path({str(off)!r}))"
+    code = f"import runpy, pathlib; runpy.run_path({str(HERE)!r})['play'](pathlib.Path({str(off)!r}))"
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(repo_root)}
-    subprocess.run([sys.executable, "-c", code], env=environment, cwd=repo_root, check=True, timeout=200)
-    episodes(on)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, cwd=repo_root, check=True, timeout=200)
+    play(on)
     names = sorted(path.name for path in on.iterdir())
-    assert len(names) == 4 * len(EVICTION)
+    assert len(names) == 4 * len(EVICTION) + 1
     evicted = retracted = 0
     for name in names:
         ours, plain = np.load(on / name), np.load(off / name)
