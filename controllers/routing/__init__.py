@@ -19,6 +19,7 @@ ROUTING = Registry(
         "cache_aware": "controllers.routing.cache_aware:CacheAware",
         "cache_aware_014": "controllers.routing.cache_aware_014:CacheAware014",
         "lbgr_release": "controllers.routing.lbgr_release:LBGRRelease",
+        "lbgr": "controllers.routing.lbgr:LBGR",
     },
 )
 """Name -> import path of a class that follows `controllers.base.Controller`."""

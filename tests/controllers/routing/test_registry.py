@@ -7,6 +7,7 @@ from controllers.routing import ROUTING
 from kvgym.errors import SimulationError, UnknownNameError
 
 NAMES = ["random", "round_robin", "shortest_queue", "cache_aware", "cache_aware_014", "lbgr_release"]
+NAMES += ["lbgr"]
 
 
 def test_registry__unknown_name_lists_known_ones_and_the_nearest():

@@ -1,0 +1,87 @@
+"""How fast each worker really prefills, measured from the order and the times of first tokens."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from controllers.routing.bounded_rls import BoundedRLS
+
+START = (0.03, 0.0, 0.13)
+"""Seconds per request, per 1,000 cached and per 1,000 uncached tokens before the first observation (an L40's order)."""
+_VARIANCE = (1e-3, 1e-4, 1e-2)
+"""Small against the noise (1 s^2), so that one odd batch moves little; ten or a hundred times as much was no better."""
+_LOWEST = (0.0, 0.0, 1e-4)
+_FORGETTING = 0.98
+_OUTLIER = 4.0
+"""A batch that took longer than so many times the expectation counts as that long: a stall says nothing about speed."""
+
+
+class _Sent:
+    """One request on its way through a worker; `first_s` is None until its outcome is known, NaN if it had none."""
+
+    __slots__ = ("cached", "first_s", "sent_s", "uncached")
+
+    def __init__(self, sent_s: float, cached: float, uncached: float) -> None:
+        self.sent_s = sent_s
+        self.cached = cached
+        self.uncached = uncached
+        self.first_s: float | None = None
+
+
+class ServiceRate:
+    """Seconds per request, per cached and per uncached token of every worker, by bounded recursive least squares.
+
+    A worker serves first come, first served and prefills before it decodes. So the prefill of a request starts when it
+    was sent or when the one before it got its first token, whichever is later, and ends with its own first token;
+    requests with the same first-token time were one batch. Each batch gives one equation: duration = a . (requests,
+    cached, uncached tokens). Queueing cancels out, and so does decoding, which end-to-end latencies are full of: fitted
+    to those, a worker that gets little work looks slow, gets even less, and stays so.
+
+    Requests are looked at in the order in which they were sent, as soon as all before them have been answered.
+
+    Args:
+        workers: number of workers.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._fit = BoundedRLS(workers, np.array(START), np.array(_VARIANCE), _FORGETTING, np.array(_LOWEST))
+        self._queue: list[deque[_Sent]] = [deque() for _ in range(workers)]
+        # Per worker the batch being collected: start, first-token time, requests, thousands of cached, uncached tokens.
+        self._batch = np.full((workers, 5), np.nan)
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """Seconds per request, per 1,000 cached and per 1,000 uncached tokens, float64 (workers, 3); a live view."""
+        return self._fit.theta
+
+    def sent(self, worker: int, time_s: float, cached: float, uncached: float) -> _Sent:
+        """Note a request sent to `worker` (thousands of tokens); give what this returns to `ended`."""
+        entry = _Sent(time_s, cached, uncached)
+        self._queue[worker].append(entry)
+        return entry
+
+    def ended(self, worker: int, entry: _Sent, first_token_s: float) -> None:
+        """Note the first-token time of a request (NaN: it failed) and learn what has become certain by it."""
+        entry.first_s = first_token_s
+        queue = self._queue[worker]
+        while queue and queue[0].first_s is not None:
+            self._add(worker, queue.popleft())
+
+    def _add(self, worker: int, entry: _Sent) -> None:
+        batch, first_s = self._batch[worker], entry.first_s
+        if first_s is None or np.isnan(first_s):
+            return
+        if first_s <= batch[1]:  # false while there is no batch: NaN
+            batch[2:] += (1.0, entry.cached, entry.uncached)
+            return
+        start_s = entry.sent_s
+        if not np.isnan(batch[1]):
+            start_s = max(start_s, batch[1])
+            self._learn(worker, batch)
+        batch[:] = (start_s, first_s, 1.0, entry.cached, entry.uncached)
+
+    def _learn(self, worker: int, batch: np.ndarray) -> None:
+        expected_s = float(self.seconds[worker] @ batch[2:])
+        self._fit.update(worker, batch[2:], min(float(batch[1] - batch[0]), _OUTLIER * expected_s))

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controllers.routing.service_rate import START, ServiceRate
+
+
+def serve(rate, worker, truth, count, gap_s, rng, order=None, decode_s=0.0):
+    """Send `count` requests to a first-come, first-served worker with the true seconds `truth`; then report them."""
+    free_s, now_s, sent = 0.0, 0.0, []
+    for _ in range(count):
+        now_s += gap_s * rng.exponential()
+        cached, uncached = rng.uniform(0, 4, 2)
+        entry = rate.sent(worker, now_s, cached, uncached)
+        free_s = max(free_s, now_s) + truth @ (1.0, cached, uncached)
+        sent.append((entry, free_s, free_s + decode_s * rng.random()))
+    for entry, first_s, _ in sorted(sent, key=(lambda row: row[2]) if order is None else order):
+        rate.ended(worker, entry, first_s)
+
+
+@pytest.mark.parametrize("gap_s", [0.05, 0.5, 20.0])
+def test_speed__is_found_at_any_load(gap_s):
+    rate, truth = ServiceRate(2), np.array([0.05, 0.01, 0.2])
+    serve(rate, 1, truth, 600, gap_s, np.random.default_rng(0))
+    np.testing.assert_allclose(rate.seconds[1], truth, rtol=0.06, atol=0.015)
+    typical = np.array([1.0, 2.0, 2.0])
+    assert rate.seconds[1] @ typical == pytest.approx(truth @ typical, rel=0.02)
+    assert rate.seconds[0].tolist() == list(START)
+
+
+def test_answers_out_of_order__change_nothing():
+    rates = [ServiceRate(1), ServiceRate(1)]
+    for rate, decode_s in zip(rates, (0.0, 60.0), strict=True):
+        rng = np.random.default_rng(3)
+        serve(rate, 0, np.array([0.05, 0.01, 0.2]), 300, 0.3, rng, None if decode_s else (lambda row: row[1]), decode_s)
+    np.testing.assert_allclose(rates[0].seconds, rates[1].seconds, rtol=0.05)
+
+
+def test_batch__requests_with_one_first_token_time_are_one_observation():
+    rate = ServiceRate(1)
+    for i in range(400):
+        entries = [rate.sent(0, 10.0 * i, 0.0, 1.0) for _ in range(3)]
+        for entry in entries:
+            rate.ended(0, entry, 10.0 * i + 0.9)
+    assert rate.seconds[0] @ (3.0, 0.0, 3.0) == pytest.approx(0.9, rel=1e-3)
+
+
+def test_failed_request__teaches_nothing_and_holds_nobody_up():
+    rate = ServiceRate(1)
+    lost = rate.sent(0, 0.0, 0.0, 1.0)
+    entries = [rate.sent(0, 100.0 * i, 0.0, 1.0) for i in range(1, 400)]
+    for i, entry in enumerate(entries, 1):
+        rate.ended(0, entry, 100.0 * i + 0.5)
+    assert rate.seconds[0].tolist() == list(START)
+    rate.ended(0, lost, np.nan)
+    assert rate.seconds[0] @ (1.0, 0.0, 1.0) == pytest.approx(0.5, rel=0.03)
+
+
+def test_stall__counts_as_four_times_the_expectation_at_most():
+    rates = [ServiceRate(1), ServiceRate(1)]
+    for rate, stall_s in zip(rates, (4 * 0.16, 3600.0), strict=True):
+        for sent_s, first_s in ((0.0, stall_s), (9000.0, 9000.1)):
+            rate.ended(0, rate.sent(0, sent_s, 0.0, 1.0), first_s)
+    np.testing.assert_allclose(rates[0].seconds, rates[1].seconds)
