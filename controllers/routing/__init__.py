@@ -20,6 +20,10 @@ ROUTING = Registry(
         "cache_aware_014": "controllers.routing.cache_aware_014:CacheAware014",
         "lbgr_release": "controllers.routing.lbgr_release:LBGRRelease",
         "lbgr": "controllers.routing.lbgr:LBGR",
+        "power_of_two": "controllers.routing.power_of_two:PowerOfTwo",
+        "dynamo": "controllers.routing.linear:dynamo",
+        "llmd": "controllers.routing.linear:llmd",
+        "lmetric": "controllers.routing.lmetric:LMetric",
     },
 )
 """Name -> import path of a class that follows `controllers.base.Controller`."""

@@ -8,6 +8,7 @@ from kvgym.errors import SimulationError, UnknownNameError
 
 NAMES = ["random", "round_robin", "shortest_queue", "cache_aware", "cache_aware_014", "lbgr_release"]
 NAMES += ["lbgr"]
+NAMES += ["power_of_two", "dynamo", "llmd", "lmetric"]
 
 
 def test_registry__unknown_name_lists_known_ones_and_the_nearest():

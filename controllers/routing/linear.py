@@ -1,0 +1,132 @@
+"""Linear scorers: a weighted sum of prefill, decode, prefix and queue terms per worker; presets `dynamo` and `llmd`."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from controllers.base import RoutingController, allowed_workers
+from kvgym.errors import ConfigError
+from kvgym.types import Decision, FleetSpec
+
+
+class Linear(RoutingController):
+    """Smallest weighted sum of five terms, or a softmax draw over the negated sums.
+
+    - prefill_blocks: prompt blocks left to compute at the worker if it got this request: new ones after the overlap,
+      and those of its requests in flight, of which the router learns the end only by their answers.
+    - decode_blocks: blocks of all prompts in flight there and of this one, shared prefixes counted for each.
+    - prefix: 1 - cached part of the prompt.
+    - queue: requests waiting in the engine, scaled to 0..1 between the shortest and the longest queue (0 if all equal).
+    - kv_use: used part of the KV pool.
+
+    Cached tokens are `Decision.hit_tokens`, rounded down to whole blocks: the observability decides what is known;
+    where it is None nothing counts as cached.
+
+    Temperature 0: ties are drawn at random. Above 0: probabilities proportional to exp(-cost / (range * temperature)),
+    range = largest - smallest cost, so a temperature means the same at any load; equal costs have equal chances.
+
+    Masked workers are left out of everything, of the ranges too.
+
+    Presets (`dynamo`, `llmd` in this module):
+
+    - dynamo: weights prefill_blocks 1, decode_blocks 1, temperature 0, blocks of 16. Source: NVIDIA Dynamo's KV router,
+      ai-dynamo/dynamo lib/llm/src/kv_router/scheduler.rs at db19bd2 (cost and softmax), defaults as in its
+      documentation of 0.8.1. Its decode blocks count shared ones once, its ties go to the smallest tree, and it learns
+      of a finished prefill by the first token: not so here.
+    - llmd: weights prefix 3, queue 2, blocks of 16. Source: the default profile of llm-d in Red Hat OpenShift AI 3.4
+      (documentation); scorers and picker of kubernetes-sigs/gateway-api-inference-extension v1.5.0, on which llm-d's
+      scheduler is built. That project's own chart adds kv-cache utilisation with weight 2: ``kv_use: 2``.
+
+    Args:
+        prefill_blocks: weight.
+        decode_blocks: weight.
+        prefix: weight.
+        queue: weight.
+        kv_use: weight.
+        block_tokens: tokens per block.
+        temperature: 0 for the smallest cost, above for softmax draws.
+
+    Raises:
+        ConfigError: no weight at all, a negative one, a temperature below 0 or blocks shorter than a token.
+    """
+
+    def __init__(
+        self,
+        prefill_blocks: float = 0.0,
+        decode_blocks: float = 0.0,
+        prefix: float = 0.0,
+        queue: float = 0.0,
+        kv_use: float = 0.0,
+        block_tokens: int = 16,
+        temperature: float = 0.0,
+    ) -> None:
+        weights = (prefill_blocks, decode_blocks, prefix, queue, kv_use)
+        if min(weights) < 0 or max(weights) == 0:
+            raise ConfigError(f"linear: weights must not be negative and one must be above 0, got {weights}")
+        if temperature < 0 or block_tokens < 1:
+            raise ConfigError(
+                f"linear: temperature must be >= 0 and block_tokens >= 1, got {temperature} and {block_tokens}"
+            )
+        self.weights = weights
+        self.block_tokens = block_tokens
+        self.temperature = temperature
+
+    def reset(self, spec: FleetSpec, seed: int) -> None:
+        """Start with nothing in flight."""
+        super().reset(spec, seed)
+        self.prefill_tokens = np.zeros(spec.workers, np.int64)
+        self._inflight: dict[int, tuple[int, int]] = {}
+
+    def act(self, decision: Decision) -> int:
+        """Return the chosen worker and count the prompt's uncached tokens as its prefill."""
+        self._drop(decision.request)
+        workers = allowed_workers(decision.mask)
+        hit = np.zeros(len(workers), np.int64) if decision.hit_tokens is None else decision.hit_tokens[workers]
+        new = decision.prompt_tokens - hit // self.block_tokens * self.block_tokens
+        at = self._draw(self._costs(decision, workers, new))
+        worker = int(workers[at])
+        self._inflight[decision.request] = worker, int(new[at])
+        self.prefill_tokens[worker] += new[at]
+        return worker
+
+    def observe(self, records: np.ndarray) -> None:
+        """Take the prefill of ended requests off their workers."""
+        for request in records["request"].tolist():
+            self._drop(request)
+
+    def _drop(self, request: int) -> None:
+        worker, tokens = self._inflight.pop(request, (0, 0))
+        self.prefill_tokens[worker] -= tokens
+
+    def _costs(self, decision: Decision, workers: np.ndarray, new: np.ndarray) -> np.ndarray:
+        queued = decision.queued[workers]
+        low, high = queued.min(), queued.max()
+        terms = (
+            (self.prefill_tokens[workers] + new) / self.block_tokens,
+            (decision.inflight_tokens[workers] + decision.prompt_tokens) / self.block_tokens,
+            new / decision.prompt_tokens,
+            (queued - low) / max(high - low, 1),
+            decision.kv_used_tokens[workers] / decision.kv_capacity_tokens[workers],
+        )
+        costs = np.zeros(len(workers))
+        for weight, term in zip(self.weights, terms, strict=True):
+            costs += weight * term
+        return costs
+
+    def _draw(self, costs: np.ndarray) -> int:
+        """Return the position of the smallest cost, or of a softmax draw."""
+        low, high = costs.min(), costs.max()
+        if self.temperature == 0 or low == high:
+            best = np.flatnonzero(costs == low)
+            return int(best[self.rng.integers(len(best))] if len(best) > 1 else best[0])
+        chances = np.exp((low - costs) / ((high - low) * self.temperature))
+        return int(self.rng.choice(len(costs), p=chances / chances.sum()))
+
+
+dynamo = functools.partial(Linear, prefill_blocks=1.0, decode_blocks=1.0)
+"""Makes the preset `dynamo`; any argument may be given anew."""
+
+llmd = functools.partial(Linear, prefix=3.0, queue=2.0)
+"""Makes the preset `llmd`; any argument may be given anew."""

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from controllers.routing.linear import Linear, dynamo, llmd
+from kvgym.errors import ConfigError
+from kvgym.types import DONE
+
+
+@pytest.fixture
+def make(fleet):
+    """Return a function that makes a router of a preset, reset for a fleet."""
+
+    def build(preset, workers, **options):
+        router = preset(**options)
+        router.reset(fleet(workers), 0)
+        return router
+
+    return build
+
+
+def test_presets__have_the_sources_constants():
+    assert (dynamo().weights, dynamo().temperature, dynamo().block_tokens) == ((1, 1, 0, 0, 0), 0, 16)
+    assert (llmd().weights, llmd().temperature, llmd().block_tokens) == ((0, 0, 3, 2, 0), 0, 16)
+
+
+def test_dynamo__prefill_blocks_left_plus_decode_blocks(make, ask):
+    router = make(dynamo, 2)
+    decision = ask(2, [0, 0])  # 200 tokens
+    for inflight_tokens, expected in ((320, 1), (80, 0)):
+        # worker 0 holds 100 tokens, 6 whole blocks: it saves 6 blocks of prefill
+        seen = dataclasses.replace(
+            decision, hit_tokens=np.array([100, 0]), inflight_tokens=np.array([inflight_tokens, 0])
+        )
+        costs = router._costs(seen, np.arange(2), 200 - np.array([96, 0]))
+        assert costs == pytest.approx([104 / 16 + (inflight_tokens + 200) / 16, 200 / 16 + 200 / 16])
+        assert router.act(seen) == expected
+        router.reset(router.spec, 0)
+
+
+def test_prefill__counts_until_the_answer(make, ask, finished):
+    router = make(dynamo, 2)
+    first = router.act(ask(2, [0, 0], request=0))
+    assert router.prefill_tokens[first] == 200
+    assert router.act(ask(2, [0, 0], request=1)) == 1 - first
+    router.observe(finished((0, DONE, 1.0), (77, DONE, 1.0)))
+    assert router.prefill_tokens.tolist() == ([0, 200] if first == 0 else [200, 0])
+    assert router.act(ask(2, [0, 0], request=2)) == first
+
+
+def test_retry__moves_the_prefill(make, ask):
+    router = make(dynamo, 2)
+    router.act(ask(2, [0, 0], request=0, mask=[True, False]))
+    router.act(ask(2, [0, 0], request=0, mask=[False, True]))
+    assert router.prefill_tokens.tolist() == [0, 200]
+
+
+def test_llmd__prefix_three_queue_two(make, ask):
+    router = make(llmd, 3)
+    seen = dataclasses.replace(ask(2, [0] * 3), hit_tokens=np.array([100, 0, 0]), queued=np.array([10, 5, 0]))
+    # 3 * (1 - 96/200) + 2 = 3.56; 3 + 1 = 4; 3 + 0 = 3
+    assert router._costs(seen, np.arange(3), np.array([104, 200, 200])) == pytest.approx([3.56, 4.0, 3.0])
+    assert router.act(seen) == 2
+    assert router.act(dataclasses.replace(seen, queued=np.array([4, 5, 0]))) == 2
+    assert router.act(dataclasses.replace(seen, queued=np.array([2, 5, 0]))) == 0
+
+
+def test_kv_use__is_the_used_part_of_the_pool(make, ask):
+    router = make(Linear, 2, kv_use=2.0)
+    seen = dataclasses.replace(ask(2, [0, 0]), kv_used_tokens=np.array([500, 100]))
+    assert router._costs(seen, np.arange(2), np.array([200, 200])) == pytest.approx([1.0, 0.2])
+
+
+def test_simultaneous_requests__with_a_temperature_do_not_all_pick_the_best_worker(make, ask):
+    seen = dataclasses.replace(ask(2, [0] * 4), queued=np.array([9, 0, 9, 9]))
+    frozen = [make(llmd, 4).act(seen) for _ in range(16)]
+    assert set(frozen) == {1}
+    router = make(llmd, 4, temperature=1.0)
+    assert len({router.act(dataclasses.replace(seen, request=i)) for i in range(16)}) > 1
+
+
+def test_temperature__gives_softmax_over_the_scaled_costs(make):
+    router = make(llmd, 3, temperature=0.5)
+    draws = np.bincount([router._draw(np.array([10.0, 30.0, 50.0])) for _ in range(20_000)], minlength=3)
+    chances = np.exp(-np.array([0.0, 0.5, 1.0]) / 0.5)
+    assert draws / 20_000 == pytest.approx(chances / chances.sum(), abs=0.015)
+
+
+def test_equal_costs__are_drawn_uniformly_at_any_temperature(make):
+    for temperature in (0.0, 0.7):
+        router = make(llmd, 3, temperature=temperature)
+        draws = np.bincount([router._draw(np.ones(3)) for _ in range(3000)], minlength=3)
+        assert draws.min() > 850
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "one must be above 0"),
+        ({"queue": -1.0, "prefix": 1.0}, "must not be negative"),
+        ({"queue": 1.0, "temperature": -0.1}, "temperature must be >= 0"),
+        ({"queue": 1.0, "block_tokens": 0}, "block_tokens >= 1"),
+    ],
+)
+def test_options__that_make_no_sense_are_errors(options, message):
+    with pytest.raises(ConfigError, match=message):
+        Linear(**options)
