@@ -6,9 +6,8 @@ import pytest
 from controllers.routing import ROUTING
 from kvgym.errors import SimulationError, UnknownNameError
 
-NAMES = ["random", "round_robin", "shortest_queue", "cache_aware", "cache_aware_014", "lbgr_release"]
-NAMES += ["lbgr"]
-NAMES += ["power_of_two", "dynamo", "llmd", "lmetric"]
+NAMES = ["random", "round_robin", "shortest_queue", "cache_aware", "cache_aware_014", "lbgr_release", "lbgr"]
+NAMES += ["power_of_two", "dynamo", "llmd", "lmetric", "cache_aware_tuned", "session_affinity"]
 
 
 def test_registry__unknown_name_lists_known_ones_and_the_nearest():
@@ -61,7 +60,7 @@ def test_mask__that_allows_nobody_is_an_error(name, fleet, ask):
         controller.act(ask(1, [0, 0], mask=[False, False]))
 
 
-@pytest.mark.parametrize("name", ["cache_aware", "cache_aware_014", "lbgr_release"])
+@pytest.mark.parametrize("name", ["cache_aware", "cache_aware_014", "cache_aware_tuned", "lbgr_release"])
 def test_match__is_a_prefix_not_a_set_of_texts(name, fleet, ask):
     # "A" is cached on worker 0, "B" on worker 1: "B A" begins with B, so only worker 1 has anything of it.
     controller = ROUTING.load(name)(max_tree_chars=2**20)

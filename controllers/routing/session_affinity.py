@@ -1,0 +1,72 @@
+"""Session affinity: a session stays with its worker; if that is overloaded, it moves to where its prefix is longest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controllers.base import RoutingController, allowed_workers
+from controllers.routing.cache_model import CacheModel
+from kvgym.errors import ConfigError
+from kvgym.types import Decision, FleetSpec
+
+_SESSIONS = 100_000
+"""Sessions remembered; the one that has been silent longest is forgotten first."""
+
+
+class SessionAffinity(RoutingController):
+    """Sticky routing with rebalancing.
+
+    1. The session's worker, if it may be chosen and has at most `stay` more requests in flight than the least loaded
+       allowed worker.
+    2. Else (new, moved or forgotten session): among the allowed workers with at most `near` more in flight than the
+       least loaded, the one that holds most of the prompt by the router's own index (bounded by the KV capacities, see
+       `cache_model`), among those the least loaded; remaining ties are drawn at random. The session belongs to it from
+       then on.
+
+    `stay` above `near` is the hysteresis: a session that has just moved does not move back at the next turn.
+
+    Source: our own rule; session affinity as such is common (SGLang's gateway, llm-d). Constants: chosen, not tuned. On
+    ShareGPT (64 clients on four L40 workers of 30,000 or 196,000 tokens, seeds 100 to 102) P50 and P95 of all pairs of
+    stay 4, 8, 16, 32 and near 0, 1, 2, 4 lie within 1 % of each other.
+
+    Args:
+        stay: surplus of requests in flight up to which a session stays.
+        near: surplus of requests in flight up to which a worker can receive a session.
+
+    Raises:
+        ConfigError: `near` is negative or above `stay`.
+    """
+
+    def __init__(self, stay: int = 8, near: int = 1) -> None:
+        if not 0 <= near <= stay:
+            raise ConfigError(f"session_affinity: 0 <= near <= stay is needed, got near {near} and stay {stay}")
+        self.stay = stay
+        self.near = near
+
+    def reset(self, spec: FleetSpec, seed: int) -> None:
+        """Start without sessions and with an empty index."""
+        super().reset(spec, seed)
+        self.cache = CacheModel(spec)
+        self.worker_of: dict[int, int] = {}
+
+    def act(self, decision: Decision) -> int:
+        """Return the session's worker, or a new one for it."""
+        workers = allowed_workers(decision.mask)
+        surplus = decision.inflight - decision.inflight[workers].min()
+        # taken out and put back at the end, so that the dict is in order of last use
+        worker = self.worker_of.pop(decision.session, -1)
+        if worker < 0 or not decision.mask[worker] or surplus[worker] > self.stay:
+            worker = self._place(decision, workers[surplus[workers] <= self.near])
+        self.worker_of[decision.session] = worker
+        if len(self.worker_of) > _SESSIONS:
+            del self.worker_of[next(iter(self.worker_of))]
+        self.cache.remember(worker, decision.node, decision.time_s)
+        return worker
+
+    def _place(self, decision: Decision, workers: np.ndarray) -> int:
+        """Return the best of `workers` for a session without one."""
+        hit = self.cache.match_tokens(decision.node)[workers]
+        workers = workers[hit == hit.max()]
+        load = decision.inflight[workers]
+        workers = workers[load == load.min()]
+        return int(workers[self.rng.integers(len(workers))] if len(workers) > 1 else workers[0])
