@@ -15,7 +15,7 @@ quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
 test: $(VENV)/.dev oracle
-	KVGYM_ORACLE_PYTHON=$(abspath $(ORACLE)/bin/python) $(BIN)/python -m pytest -ra -n 2
+	KVGYM_ORACLE_PYTHON=$(abspath $(ORACLE)/bin/python) $(BIN)/python -m pytest -ra -n 2 --dist worksteal
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -14,7 +14,7 @@ from typing import Any
 
 from kvgym.jit import i64, njit
 from kvgym.sim.cache import insert, lock, unlock
-from kvgym.sim.lists import queue_push, run_push, run_remove
+from kvgym.sim.lists import queue_push_arrived, run_push, run_remove
 from kvgym.sim.memory import (
     RATIO_INIT,
     RATIO_MIN,
@@ -189,7 +189,7 @@ def retract_one(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     worker.retractions += 1
     worker.retracted = 1
     worker.full = 0
-    queue_push(c, x, w, victim)
+    queue_push_arrived(c, x, w, victim, c.clock[0].now_s)
 
 
 @njit()

@@ -191,11 +191,11 @@ class Engine:
         return rows
 
     def _post_mortem(self) -> str:
-        from kvgym.sim.integrity import RULES, check_all
+        from kvgym.sim.integrity import RULES, first_broken
 
-        _, rule = check_all(self.cache)
+        _, rule = first_broken(self.cache)
         worker = int(self.cache.clock["error"][0]) - 1
-        what = RULES.get(int(rule), "the scheduler can't go on: a request that should fit does not")
+        what = RULES.get(rule, "the scheduler can't go on: a request that should fit does not")
         message = f"broken invariant on worker {worker} at {self.now_s:.6f} s: {what}"
         if len(self.sim.ring) > 2:
             path = f"kvgym-check-{os.getpid()}.npy"

@@ -12,7 +12,7 @@ def grow(cache: Cache) -> Cache:
     from kvgym.sim.entry import rehash
 
     free, workers = int(cache.clock["free_slots"][0]), cache.workers
-    limit = min(int(cache.options["chunk"][0]), int(cache.options["max_running"][0]))
+    limit = min(int(cache.options["chunk"][0]), int(cache.options["max_running"][0]), np.iinfo(np.int32).max)
     most = 16 + 4 * int((workers["batch"] + workers["running"] + np.minimum(workers["queued"], limit)).max())
     slots, table, order, scratch = cache.slots, cache.table, cache.order, cache.scratch
     old = len(slots)

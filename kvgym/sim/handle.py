@@ -9,7 +9,7 @@ from kvgym.jit import as_records
 from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options
 from kvgym.sim.growth import grow
-from kvgym.sim.integrity import RULES, check_all
+from kvgym.sim.integrity import RULES, first_broken
 from kvgym.sim.policy import Policy
 from kvgym.sim.state import new_cache
 
@@ -123,6 +123,6 @@ class CacheHandle:
         Raises:
             SimulationError: the first broken one.
         """
-        worker, rule = check_all(self.cache)
+        worker, rule = first_broken(self.cache)
         if rule:
-            raise SimulationError(f"broken invariant on worker {worker}: {RULES[int(rule)]}")
+            raise SimulationError(f"broken invariant on worker {worker}: {RULES[rule]}")

@@ -20,6 +20,26 @@ def queue_push(c: Cache, x: Sim, w: int, r: int) -> None:
 
 
 @njit()
+def queue_push_arrived(c: Cache, x: Sim, w: int, r: int, now_s: float) -> None:
+    """Append request r to those of the waiting queue that have reached the worker; the rest are still on their way."""
+    before = i64(c.workers[w].queue_tail)
+    while before >= 0 and x.live[before].enter_s > now_s:
+        before = i64(x.live[before].prev)
+    worker, live = c.workers[w], x.live[r]
+    live.prev = before
+    live.next = worker.queue_head if before < 0 else x.live[before].next
+    if before < 0:
+        worker.queue_head = r
+    else:
+        x.live[before].next = r
+    if live.next < 0:
+        worker.queue_tail = r
+    else:
+        x.live[live.next].prev = r
+    worker.queued += 1
+
+
+@njit()
 def queue_pop(c: Cache, x: Sim, w: int) -> int:
     """Take the first request off the waiting queue."""
     worker = c.workers[w]

@@ -169,6 +169,7 @@ def schedule(c: Cache, x: Sim, hooks: Any, w: int) -> None:
         worker.phase = ALLOC_DECODE
         alloc_decode(c, x, w)
     elif worker.queued > 0:
+        worker.ratio = RATIO_INIT
         worker.due_s = x.live[worker.queue_head].enter_s
         if worker.due_s <= c.clock[0].now_s:
             c.clock[0].error = w + 1
