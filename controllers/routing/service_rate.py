@@ -83,5 +83,5 @@ class ServiceRate:
         batch[:] = (start_s, first_s, 1.0, entry.cached, entry.uncached)
 
     def _learn(self, worker: int, batch: np.ndarray) -> None:
-        expected_s = float(self.seconds[worker] @ batch[2:])
+        expected_s = float((self.seconds[worker] * batch[2:]).sum())  # not a dot product: BLAS differs among machines
         self._fit.update(worker, batch[2:], min(float(batch[1] - batch[0]), _OUTLIER * expected_s))
