@@ -68,6 +68,11 @@ class ClusterConfig:
             raise ConfigError(
                 f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
             )
+        if self.workers > 100_000 or max(self.capacities) > 1 << 40:
+            raise ConfigError(
+                "at most 100,000 workers of at most 2**40 tokens can be simulated, "
+                f"got {self.workers} workers and {max(self.capacities)} tokens"
+            )
         if min(self.speeds) <= 0:
             raise ConfigError(f"speed must be above 0, got {min(self.speeds)}")
         for name in ("request_overhead_s", "step_overhead_s"):
@@ -239,7 +244,7 @@ def parse_yaml(text: str, where: str) -> Any:
     """Return the plain data of YAML `text`; `where` names it in the `ConfigError` for malformed text."""
     try:
         return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
@@ -292,7 +297,7 @@ def _child(node: Any, part: str, text: str) -> Any:
 
 
 def _index(node: list[Any], part: str, text: str) -> int:
-    if not part.isdigit() or int(part) >= len(node):
+    if not (part.isascii() and part.isdigit()) or int(part) >= len(node):
         raise ConfigError(f"--set {text}: {part!r} must be a list position from 0 to {len(node) - 1}")
     return int(part)
 
@@ -318,6 +323,8 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
     """
     if isinstance(given, Mapping):
         return dict(given)
+    if not isinstance(given, str | Path):
+        raise ConfigError(f"{kind}: must be a preset name, a path or a map, got {_shown(given)}")
     if str(given).endswith((".yaml", ".yml")):
         return load_yaml(given)
     names = preset_names(kind)
@@ -344,6 +351,10 @@ def resolve_workload(given: Any) -> Any:
         UnknownNameError: no preset or no source has this name.
     """
     if not isinstance(given, str | Path | Mapping):
+        if not hasattr(given, "generate"):
+            raise ConfigError(
+                f"workload must be a preset name, a path, a map or a workload source, got {_shown(given)}"
+            )
         return given
     data = load_config("workloads", given)
     if not isinstance(source := data.pop("source", None), str):

@@ -46,12 +46,12 @@ class Registry(Mapping[str, str]):
         module, _, attr = path.partition(":")
         try:
             return getattr(importlib.import_module(module), attr)
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
             if name in self._entries:
                 raise
             raise UnknownNameError(f"cannot import {self.kind} {name!r}: {error}") from error
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._entries, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
         return f"unknown {self.kind} {name!r}{hint} known: {', '.join(sorted(self._entries))} (or module:attr)"

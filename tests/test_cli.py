@@ -96,6 +96,31 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
         (("run", "--set", "seed=1"), "--set takes workload.*, cluster.* or options.*, got 'seed'"),
         (("run", "--set", "options.x=1"), "routing controller 'lbgr_release' does not take {'x': 1}"),
         (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
+        (
+            ("run", "--set", "workload=3"),
+            "workload must be a preset name, a path, a map or a workload source, got int ('3')",
+        ),
+        (("run", "--set", "options=3"), "must be a map, got 3"),
+        (("run", "--set", "workload.rate_rps=1e-320"), "rate_rps must be > 0 (at least 1e-06)"),
+        (("run", "--set", "cluster.workers=1000000000"), "at most 100,000 workers"),
+        (("run", "--set", "cluster.cost=2020-99-99"), "is not valid YAML"),
+        (("run", "--routing", ":x"), "cannot import routing controller"),
+        (("run", "--routing", "os:getcwd"), "has no reset()"),
+        (("run", "--eviction", "os:path"), "must be a kvgym.sim.policy.Policy"),
+        (("compare", "quickstart", "--set", "name=../out"), "name must be usable as a folder name"),
+        (
+            (
+                "compare",
+                "quickstart",
+                "--set",
+                "workloads=[gsp_small]",
+                "--set",
+                "routing=[{use: cache_aware, options: {z: 1}}]",
+                "--set",
+                "baseline=null",
+            ),
+            "does not take {'z': 1}",
+        ),
     ],
 )
 def test_errors__one_line_on_stderr_and_exit_code_2(kvgym, tmp_path, args, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -162,7 +163,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         """
         if self.decision is None:
             raise SimulationError("no request waits for a worker; call reset() first")
-        before, worker, mask = self._progress, int(action), self.decision.mask
+        before, worker, mask = self._progress, _as_index(action), self.decision.mask
         if not (0 <= worker < len(mask) and mask[worker]):
             worker = int(np.argmax(mask))
             self._invalid += 1
@@ -225,3 +226,11 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
             "completed": len(self.completed),
             "invalid_actions": self._invalid,
         }
+
+
+def _as_index(action: Any) -> int:
+    """Return an action as an integer; -1, which is no worker, for what is none (text, fractions, arrays of several)."""
+    try:
+        return operator.index(action.item() if isinstance(action, np.ndarray) and action.size == 1 else action)
+    except TypeError:
+        return -1

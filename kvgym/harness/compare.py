@@ -20,7 +20,7 @@ from kvgym.errors import SimulationError
 from kvgym.harness.grid import Cell, baseline_labels, expand, load_compare
 from kvgym.harness.manifest import make_manifest
 from kvgym.harness.report import write_report
-from kvgym.harness.run import run
+from kvgym.harness.run import make_controller, run
 from kvgym.harness.store import Store
 from kvgym.harness.summary import Summary, summarize_grid
 
@@ -57,6 +57,8 @@ def compare(
     cells, skipped = expand(config)
     for message in skipped:
         console.print(message, style="yellow", highlight=False, soft_wrap=True)
+    for cell in cells:
+        make_controller(cell)
     manifest = make_manifest(config, cells, skipped)
     folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
     store = Store(folder, manifest)

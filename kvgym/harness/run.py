@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,12 +70,18 @@ def make_controller(cell: Cell) -> Any:
         ConfigError: its constructor does not take the cell's options.
     """
     factory = table("routing").load(cell.controller)
+    options = cell.options
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"options of routing controller {cell.controller!r} must be a map, got {options!r}")
     try:
-        return factory(**cell.options)
-    except TypeError as error:
+        controller = factory(**options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"routing controller {cell.controller!r} does not take {dict(options)}: {error}") from error
+    if missing := [name for name in ("reset", "act", "observe") if not hasattr(controller, name)]:
         raise ConfigError(
-            f"routing controller {cell.controller!r} does not take {dict(cell.options)}: {error}"
-        ) from error
+            f"routing controller {cell.controller!r} has no {missing[0]}(); see controllers.base.Controller"
+        )
+    return controller
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.errors import SimulationError
+from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
 from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
@@ -60,6 +60,8 @@ class Engine:
         self.workload = workload
         self.policy_name = policy if isinstance(policy, str) else ""
         self.policy: Policy = table("eviction").load(policy) if isinstance(policy, str) else policy
+        if not isinstance(self.policy, Policy):
+            raise ConfigError(f"eviction policy {policy!r} must be a kvgym.sim.policy.Policy, got {self.policy!r}")
         self._bound = bind(self.policy)
         if options["page"][0] != workload.page_size:
             raise SimulationError(

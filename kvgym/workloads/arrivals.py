@@ -6,6 +6,9 @@ import numpy as np
 
 from kvgym.errors import WorkloadError
 
+LOWEST_RPS = 1e-6
+"""One request in eleven days; below, times lose the precision of their milliseconds."""
+
 
 def open_loop(count: int, rate_rps: float | None, cv: float, rng: np.random.Generator) -> np.ndarray:
     """Return `count` arrival times in seconds, float64, the first at 0, gaps independent.
@@ -18,9 +21,10 @@ def open_loop(count: int, rate_rps: float | None, cv: float, rng: np.random.Gene
     """
     if rate_rps is None:
         return np.zeros(count)
-    if not 0 < rate_rps < np.inf or not 0 <= cv < np.inf:
+    if not LOWEST_RPS <= rate_rps < np.inf or not 0 <= cv < np.inf:
         raise WorkloadError(
-            f"rate_rps must be > 0 and cv >= 0 (or rate_rps null: all at once), got {rate_rps} and {cv}"
+            f"rate_rps must be > 0 (at least {LOWEST_RPS}) and cv >= 0 (or rate_rps null: all at once), "
+            f"got {rate_rps} and {cv}"
         )
     return np.concatenate(([0.0], np.cumsum(_gaps(max(count - 1, 0), 1.0 / rate_rps, cv, rng))))[:count]
 

@@ -116,7 +116,7 @@ def test_observation__stays_in_its_space_in_overload_and_at_the_end():
     assert env.observation_space.contains(observation)
 
 
-@pytest.mark.parametrize("action", [-1, 3, 99, np.int64(7)])
+@pytest.mark.parametrize("action", [-1, 3, 99, np.int64(7), 10**30, None, "x", float("nan"), 1.9])
 def test_invalid_action__goes_to_the_first_allowed_worker_and_is_counted(action):
     env = RoutingEnv(WORKLOAD, CLUSTER)
     env.reset(seed=0)
