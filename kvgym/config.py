@@ -25,6 +25,10 @@ from kvgym.tables import table
 T = TypeVar("T")
 
 
+MOST_WORKERS, MOST_TOKENS = 100_000, 1 << 40
+"""Upper limits of a fleet: far beyond use, but what exceeds them is a slip of the pen."""
+
+
 def option(default: Any, help: str, unit: str = "") -> Any:
     """Return a dataclass field with `default` and its documentation, which `kvgym list` prints."""
     return field(default=default, metadata={"help": help, "unit": unit})
@@ -56,6 +60,8 @@ class ClusterConfig:
         for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.workers > MOST_WORKERS:  # before any per-worker tuple is made
+            raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {self.workers}")
         for name in ("capacity_tokens", "speed"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.workers:
@@ -64,14 +70,11 @@ class ClusterConfig:
             raise ConfigError(
                 f"capacity_tokens must be at least one page ({self.page_size} tokens), got {min(self.capacities)}"
             )
+        if max(self.capacities) > MOST_TOKENS:
+            raise ConfigError(f"capacity_tokens must be at most {MOST_TOKENS:,}, got {max(self.capacities)}")
         if self.chunk_tokens < self.page_size:
             raise ConfigError(
                 f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
-            )
-        if self.workers > 100_000 or max(self.capacities) > 1 << 40:
-            raise ConfigError(
-                "at most 100,000 workers of at most 2**40 tokens can be simulated, "
-                f"got {self.workers} workers and {max(self.capacities)} tokens"
             )
         if min(self.speeds) <= 0:
             raise ConfigError(f"speed must be above 0, got {min(self.speeds)}")
