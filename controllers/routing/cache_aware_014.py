@@ -26,8 +26,8 @@ class CacheAware014(RoutingController):
     so the deepest matched node, its holders and their order differ between prompts that share the same prefix. The
     forest here does not go below tokens that are really shared, so the holder is drawn per decision from the episode's
     controller stream. That is a model of the source, preferred to one fixed order per node after comparing both with
-    the published hit rates; it has not been checked against the router itself. The tables of queue lengths and tree sizes have one random order for the episode, as in the
-    source, so their ties always go to the same worker.
+    the published hit rates; it has not been checked against the router itself. The tables of queue lengths and tree
+    sizes have one random order for the episode, as in the source, so their ties always go to the same worker.
 
     Masks: masked workers are left out everywhere; if all holders of the deepest matched node are, rule 3 decides.
 
