@@ -30,7 +30,7 @@ NODE = np.dtype(
     ],
     align=True,
 )
-"""One node of the prefix forest. Node 0 is the empty root; ids of a path grow from root to leaf."""
+"""One node of the prefix forest. Node 0 is the empty root; a split may give a parent the larger id."""
 
 REQUEST = np.dtype(
     [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,23 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data folder at {os.environ.get('KVGYM_DATA', '../shared/data')}; set KVGYM_DATA")
     return folder
+
+
+@pytest.fixture
+def kvgym(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
+    from kvgym import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def call(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kvgym", *args])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return call

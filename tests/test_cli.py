@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from kvgym import cli
-
 TINY = """
 name: tiny
 workloads: [{use: {source: gsp, groups: 8, prompts_per_group: 4, lens: [64, 128]}, name: gsp}]
@@ -16,22 +14,6 @@ routing: [round_robin, random]
 eviction: [lru]
 seeds: 1
 """
-
-
-@pytest.fixture
-def kvgym(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["kvgym", *args])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return stopped.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 def test_list__names_with_the_first_line_of_their_module(kvgym):

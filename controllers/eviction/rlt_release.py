@@ -17,35 +17,9 @@ from __future__ import annotations
 from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_MATCH, TOUCH_REST
+from kvgym.sim.marks import add_leaf, end_phase, evict_unmarked, mark
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
 from kvgym.sim.state import Cache
-from kvgym.sim.tails import drop_pages
-
-
-@njit()
-def is_marked(c: Cache, w: int, s: int) -> bool:
-    """Whether slot s carries the mark of this phase."""
-    return c.slots[s].epoch == c.workers[w].epoch and c.slots[s].mark < c.slots[s].d1
-
-
-@njit()
-def mark(c: Cache, w: int, s: int) -> None:
-    """Mark slot s and count its tokens once."""
-    slot, worker = c.slots[s], c.workers[w]
-    if is_marked(c, w, s):
-        return
-    slot.mark, slot.epoch = slot.d0, worker.epoch
-    worker.marked += i64(slot.d1 - slot.d0)
-    if 0 <= slot.pos < worker.unmarked:
-        leaflist.exclude(c, w, s)
-
-
-@njit()
-def clear(c: Cache, w: int) -> None:
-    """End the phase: nothing is marked, every evictable leaf is a candidate."""
-    c.workers[w].epoch += 1
-    c.workers[w].marked = 0
-    leaflist.all_candidates(c, w)
 
 
 @njit()
@@ -63,7 +37,7 @@ def candidate_tokens(c: Cache, w: int, enough: int) -> int:
 @enter_hook
 def enter(c: Cache, w: int, s: int) -> None:
     """An unmarked leaf is a candidate."""
-    leaflist.add(c, w, s, not is_marked(c, w, s))
+    add_leaf(c, w, s)
 
 
 @leave_hook
@@ -79,7 +53,7 @@ def touch(c: Cache, w: int, s: int, kind: int) -> None:
         return
     mark(c, w, s)
     if c.workers[w].marked >= c.workers[w].capacity:
-        clear(c, w)
+        end_phase(c, w)
         while s != w:
             mark(c, w, s)
             s = i64(c.slots[s].parent)
@@ -88,20 +62,12 @@ def touch(c: Cache, w: int, s: int, kind: int) -> None:
 @evict_hook
 def evict(c: Cache, w: int, tokens: int) -> int:
     """Triggers (b) and (c), then one uniform draw per page over the unmarked leaves."""
-    worker, page = c.workers[w], c.options[0].page
+    worker = c.workers[w]
     if tokens + worker.marked >= worker.capacity:
-        clear(c, w)
+        end_phase(c, w)
     if candidate_tokens(c, w, tokens) < tokens:
-        clear(c, w)
-    freed = i64(0)
-    while freed < tokens and worker.leaves > 0:
-        if worker.unmarked == 0:
-            clear(c, w)
-        pages, parent = drop_pages(c, w, (tokens - freed + page - 1) // page)
-        freed += pages * page
-        if parent >= 0:
-            enter(c, w, parent)
-    return freed
+        end_phase(c, w)
+    return evict_unmarked(c, w, tokens)
 
 
 POLICY = Policy(enter, leave, touch, evict)

@@ -12,9 +12,10 @@ from kvgym.backends.base import Progress, check_observability
 from kvgym.config import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
-from kvgym.sim.engine import DECIDE, Engine, default_options
+from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.sim.signals import HIT
+from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from kvgym.jit import i64, njit
 from kvgym.sim.cache import insert, lock, unlock
-from kvgym.sim.lists import queue_push_arrived, run_push, run_remove
+from kvgym.sim.lists import queue_push, run_push, run_remove
 from kvgym.sim.memory import (
     RATIO_INIT,
     RATIO_MIN,
@@ -112,7 +112,6 @@ def end_request(c: Cache, x: Sim, w: int, r: int, status: int) -> None:
     live.status, live.finish_s = status, clock.now_s
     worker.inflight -= 1
     worker.inflight_tokens -= x.requests[r].prompt_tokens
-    worker.full = 0
     clock.in_system -= 1
     x.done[clock.done] = r
     clock.done += 1
@@ -141,6 +140,7 @@ def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
             if live.out >= live.target:
                 checkpoint(c, x, hooks, w, r, i64(live.kv), False)
                 end_request(c, x, w, r, DONE)
+                worker.full = 0
             else:
                 checkpoint(c, x, hooks, w, r, i64(live.kv), True)
                 live.join = worker.decoded
@@ -189,7 +189,7 @@ def retract_one(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     worker.retractions += 1
     worker.retracted = 1
     worker.full = 0
-    queue_push_arrived(c, x, w, victim, c.clock[0].now_s)
+    queue_push(c, x, w, victim, c.clock[0].now_s)
 
 
 @njit()
@@ -324,4 +324,5 @@ def finish_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
             worker.context -= kv
             checkpoint(c, x, hooks, w, r, kv, False)
             end_request(c, x, w, r, DONE)
+            worker.full = 0
         r = following

@@ -192,6 +192,34 @@ def match(c: Cache, hooks: Any, w: int, node: int, tokens: int) -> int:
 
 
 @njit()
+def attach_leaf(c: Cache, hooks: Any, s: int, i: int, tokens: int, locked: bool) -> int:
+    """Add a slot below slot s for the path c.path[i..] up to depth `tokens`; the caller sets hits and priority.
+
+    The new slot is not yet in the policy's order; slot s leaves it if it was a leaf.
+    """
+    new = take_slot(c)
+    above, slot = c.slots[s], c.slots[new]
+    w, depth = i64(above.worker), i64(above.d1)
+    worker = c.workers[w]
+    slot.worker, slot.parent, slot.first = w, s, c.path[i]
+    while c.nodes[c.path[i]].end < tokens:
+        i += 1
+    slot.node, slot.d0, slot.d1, slot.children = c.path[i], depth, tokens, 0
+    worker.tick += 1
+    slot.access = slot.created = worker.tick
+    slot.pos, slot.epoch, slot.mark, slot.lock = -1, 0, tokens, i64(locked)
+    table_add(c, new)
+    if above.pos >= 0:
+        hooks.leave(c, w, s)
+    above.children += 1
+    if locked:
+        worker.protected += tokens - depth
+    else:
+        worker.evictable += tokens - depth
+    return new
+
+
+@njit()
 def insert(
     c: Cache, hooks: Any, w: int, node: int, tokens: int, priority: int, inserted: int, locked: bool
 ) -> tuple[int, int]:
@@ -235,29 +263,10 @@ def insert(
         s, depth = child, end
     if depth == tokens:
         return s, depth
-    new = take_slot(c)
-    begin = i64(c.path[i])
-    while nodes[c.path[i]].end < tokens:
-        i += 1
-    slot = slots[new]
-    slot.worker, slot.parent, slot.node, slot.first = w, s, c.path[i], begin
-    slot.d0, slot.d1, slot.children = depth, tokens, 0
-    slot.hits, slot.priority = i64(tokens > inserted), priority
-    worker.tick += 1
-    slot.access = slot.created = worker.tick
-    slot.pos, slot.epoch, slot.mark = -1, 0, tokens
-    table_add(c, new)
-    if slots[s].pos >= 0:
-        hooks.leave(c, w, s)
-    slots[s].children += 1
-    if locked:
-        slot.lock = 1
-        worker.protected += tokens - depth
-        hooks.touch(c, w, new, TOUCH_NEW)
-    else:
-        slot.lock = 0
-        worker.evictable += tokens - depth
-        hooks.touch(c, w, new, TOUCH_NEW)
+    new = attach_leaf(c, hooks, s, i, tokens, locked)
+    slots[new].hits, slots[new].priority = i64(tokens > inserted), priority
+    hooks.touch(c, w, new, TOUCH_NEW)
+    if not locked:
         hooks.enter(c, w, new)
     return new, depth
 

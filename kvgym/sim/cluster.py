@@ -16,12 +16,8 @@ from kvgym.sim.lists import queue_push
 from kvgym.sim.memory import clipped_new_tokens
 from kvgym.sim.releases import move_clock, next_release, take_release
 from kvgym.sim.scheduler import advance
-from kvgym.sim.state import DECODE, IDLE, PREFILL, READY, Cache, Sim
+from kvgym.sim.state import BROKEN, DECIDE, DECODE, EVICT, FINISHED, GROW, IDLE, PREFILL, READY, Cache, Sim
 from kvgym.types import QUEUED, REJECTED
-
-FINISHED, DECIDE, EVICT, GROW, BROKEN = 0, 1, 2, 3, 4
-"""What `run` returns: all drained; a request waits for a route; a worker waits for an eviction; arrays are too small;
-an invariant is broken."""
 
 
 @njit()
@@ -37,31 +33,36 @@ def next_event(c: Cache) -> int:
 
 
 @njit()
-def must_grow(c: Cache, w: int) -> bool:
-    """Whether the next event of worker w could run out of slots or leaf places.
+def most_slots(c: Cache, w: int) -> int:
+    """Slots, and places for leaves, that the next event of worker w can take at most.
 
     A step can insert two slots and split two for each of its requests, and a pass splits one per admitted request.
     """
     worker, options = c.workers[w], c.options[0]
-    most = 8 + 4 * (i64(worker.batch) + worker.running + min(i64(worker.queued), options.chunk, options.max_running))
+    return 8 + 4 * (i64(worker.batch) + worker.running + min(i64(worker.queued), options.chunk, options.max_running))
+
+
+@njit()
+def must_grow(c: Cache, w: int) -> bool:
+    """Whether the next event of worker w could run out of slots or leaf places."""
+    worker, most = c.workers[w], most_slots(c, w)
     return most > c.clock[0].free_slots or worker.leaves + most > c.order.shape[1]
 
 
 @njit()
-def log_event(c: Cache, x: Sim, kind: int, w: int, r: int) -> None:
+def log_event(c: Cache, x: Sim, kind: int, w: int) -> None:
     """Add an entry to the ring buffer (only with the integrity check on)."""
     n = len(x.ring)
     i = i64(x.ring[n - 1].tokens) % (n - 1)
     x.ring[n - 1].tokens += 1
     entry = x.ring[i]
-    entry.time_s, entry.kind, entry.worker, entry.request = c.clock[0].now_s, kind, w, r
-    entry.tokens = c.workers[w].free if w >= 0 else 0
+    entry.time_s, entry.kind, entry.worker, entry.tokens = c.clock[0].now_s, kind, w, c.workers[w].free
 
 
 @njit()
 def verify(c: Cache, x: Sim, kind: int, w: int) -> bool:
     """Log the event and check every invariant; False when one is broken."""
-    log_event(c, x, kind, w, -1)
+    log_event(c, x, kind, w)
     bad, _ = check_all(c)
     if bad >= 0 and c.clock[0].error == 0:
         c.clock[0].error = bad + 1
@@ -142,12 +143,10 @@ def route(c: Cache, x: Sim, w: int) -> None:
     worker.inflight += 1
     worker.inflight_tokens += request.prompt_tokens
     if live.asked < 1:
-        full = worker.full
         end_request(c, x, w, r, REJECTED)
-        worker.full = full
         return
     live.enter_s = clock.now_s + c.options[0].request_s
-    queue_push(c, x, w, r)
+    queue_push(c, x, w, r, live.enter_s)
     if worker.phase == IDLE:
         worker.phase, worker.due_s = READY, live.enter_s
     elif worker.phase == DECODE and worker.full == 0:

@@ -14,16 +14,13 @@ from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
 from kvgym.sim.policy import Policy
 from kvgym.sim.signals import SIGNALS
-from kvgym.sim.state import EVENT, LIVE, OPTIONS, Sim, new_cache
+from kvgym.sim.state import BROKEN, EVENT, GROW, LIVE, OPTIONS, Sim, new_cache
 from kvgym.tables import table
 from kvgym.types import RECORD
 from kvgym.workloads.base import Workload
 
 RING_EVENTS = 1000
 """Events kept by the ring buffer of `KVGYM_CHECK=1`."""
-
-FINISHED, DECIDE, EVICT, GROW, BROKEN = 0, 1, 2, 3, 4
-"""What `Engine.run` saw last (see kvgym.sim.cluster)."""
 
 
 def load_entry() -> Any:

@@ -48,3 +48,12 @@ def rehash(c: Cache, table: np.ndarray) -> None:
     for i in range(len(table)):
         if table[i] >= 0:
             table_add(c, i64(table[i]))
+
+
+@on_cache(INT)
+def most_slots(c: Cache) -> int:
+    """The largest `cluster.most_slots` of all workers."""
+    most = i64(0)
+    for w in range(len(c.workers)):
+        most = max(most, cluster.most_slots(c, w))
+    return most

@@ -9,11 +9,10 @@ from kvgym.sim.state import Cache, link_free, table_size
 
 def grow(cache: Cache) -> Cache:
     """Return the cache with more slots, a longer table and longer leaf rows: each doubled where it is nearly full."""
-    from kvgym.sim.entry import rehash
+    from kvgym.sim.entry import most_slots, rehash
 
     free, workers = int(cache.clock["free_slots"][0]), cache.workers
-    limit = min(int(cache.options["chunk"][0]), int(cache.options["max_running"][0]), np.iinfo(np.int32).max)
-    most = 16 + 4 * int((workers["batch"] + workers["running"] + np.minimum(workers["queued"], limit)).max())
+    most = 8 + most_slots(cache)
     slots, table, order, scratch = cache.slots, cache.table, cache.order, cache.scratch
     old = len(slots)
     new = old

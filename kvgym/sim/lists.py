@@ -7,23 +7,10 @@ from kvgym.sim.state import Cache, Sim
 
 
 @njit()
-def queue_push(c: Cache, x: Sim, w: int, r: int) -> None:
-    """Append request r to the waiting queue of worker w."""
-    worker = c.workers[w]
-    x.live[r].next, x.live[r].prev = -1, worker.queue_tail
-    if worker.queue_tail >= 0:
-        x.live[worker.queue_tail].next = r
-    else:
-        worker.queue_head = r
-    worker.queue_tail = r
-    worker.queued += 1
-
-
-@njit()
-def queue_push_arrived(c: Cache, x: Sim, w: int, r: int, now_s: float) -> None:
-    """Append request r to those of the waiting queue that have reached the worker; the rest are still on their way."""
+def queue_push(c: Cache, x: Sim, w: int, r: int, time_s: float) -> None:
+    """Put request r, which reaches worker w at `time_s`, behind those of its queue that do so no later."""
     before = i64(c.workers[w].queue_tail)
-    while before >= 0 and x.live[before].enter_s > now_s:
+    while before >= 0 and x.live[before].enter_s > time_s:
         before = i64(x.live[before].prev)
     worker, live = c.workers[w], x.live[r]
     live.prev = before

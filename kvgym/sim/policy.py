@@ -16,7 +16,6 @@ two ready containers. No policy may scan all nodes per eviction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,17 +39,12 @@ class Hooks(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`.
-
-    Attributes:
-        replays_as: name of the SGLang policy that evicts the same, "" if there is none.
-    """
+    """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`."""
 
     enter: Any
     leave: Any
     touch: Any
     evict: Any
-    replays_as: str = ""
 
 
 def _example() -> Cache:
@@ -58,32 +52,16 @@ def _example() -> Cache:
 
 
 CACHE_TYPE = numba.typeof(_example()) if JIT_ON else None
-if JIT_ON:
-    _SLOT_SIG = types.void(CACHE_TYPE, types.int64, types.int64)
-    _TOUCH_SIG = types.void(CACHE_TYPE, types.int64, types.int64, types.int64)
-    _EVICT_SIG = types.int64(CACHE_TYPE, types.int64, types.int64)
-    HOOK_TYPES = tuple(types.FunctionType(sig) for sig in (_SLOT_SIG, _SLOT_SIG, _TOUCH_SIG, _EVICT_SIG))
+_SLOT = types.void(CACHE_TYPE, types.int64, types.int64) if JIT_ON else None
+_TOUCH = types.void(CACHE_TYPE, types.int64, types.int64, types.int64) if JIT_ON else None
+_EVICT = types.int64(CACHE_TYPE, types.int64, types.int64) if JIT_ON else None
+HOOK_TYPES = tuple(types.FunctionType(hook) for hook in (_SLOT, _SLOT, _TOUCH, _EVICT)) if JIT_ON else ()
 
-
-def _hook(signature: str) -> Callable[[Callable[..., Any]], Any]:
-    return njit(globals()[signature]) if JIT_ON else njit()
-
-
-def enter_hook(function: Callable[[Cache, int, int], None]) -> Any:
-    """Compile an `enter` hook."""
-    return _hook("_SLOT_SIG")(function)
-
-
-def leave_hook(function: Callable[[Cache, int, int], None]) -> Any:
-    """Compile a `leave` hook."""
-    return _hook("_SLOT_SIG")(function)
-
-
-def touch_hook(function: Callable[[Cache, int, int, int], None]) -> Any:
-    """Compile a `touch` hook."""
-    return _hook("_TOUCH_SIG")(function)
-
-
-def evict_hook(function: Callable[[Cache, int, int], int]) -> Any:
-    """Compile an `evict` hook."""
-    return _hook("_EVICT_SIG")(function)
+enter_hook = njit(_SLOT)
+"""Decorator that compiles an `enter` hook."""
+leave_hook = njit(_SLOT)
+"""Decorator that compiles a `leave` hook."""
+touch_hook = njit(_TOUCH)
+"""Decorator that compiles a `touch` hook."""
+evict_hook = njit(_EVICT)
+"""Decorator that compiles an `evict` hook."""

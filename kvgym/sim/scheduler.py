@@ -83,7 +83,7 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
         x: the episode.
         hooks: the eviction policy.
         w: worker.
-        budget: tokens left in this step's chunk budget, > 0.
+        budget: tokens left in this step's chunk budget.
         reserved: tokens spoken for.
 
     Returns:
@@ -133,25 +133,23 @@ def admit(c: Cache, x: Sim, hooks: Any, w: int) -> None:
         worker.full = 1
         return
     reserved = reserved_for_running(c, x, w)
-    budget, prompt_budget = options.chunk, options.prefill
+    spent = i64(0)
     if worker.chunked >= 0:
         extend, reserved = continue_chunk(c, x, w, reserved)
-        budget -= page_ceil(extend, options.page)
-        prompt_budget -= page_ceil(extend, options.page)
+        spent += page_ceil(extend, options.page)
     while worker.full == 0 and worker.queued > 0 and x.live[worker.queue_head].enter_s <= now_s:
         # SGLang asks for memory before it asks for budget: without memory the head is tried even if no budget is left.
-        if min(budget, prompt_budget) <= 0 and worker.free + worker.evictable - reserved > 0:
+        if spent >= min(options.chunk, options.prefill) and worker.free + worker.evictable - reserved > 0:
             break
         if worker.batch >= places:
             worker.full = 1
             break
-        extend, reserved = try_admit(c, x, hooks, w, budget, reserved)
+        extend, reserved = try_admit(c, x, hooks, w, options.chunk - spent, reserved)
         if extend <= 0:
             worker.full = i64(extend == 0 and (worker.batch > 0 or worker.running > 0))
             break
         batch_push(c, x, w, queue_pop(c, x, w))
-        budget -= page_ceil(extend, options.page)
-        prompt_budget -= page_ceil(extend, options.page)
+        spent += page_ceil(extend, options.page)
         if worker.free + worker.evictable - reserved <= 0:
             worker.full = 1
             break

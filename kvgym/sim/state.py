@@ -38,6 +38,10 @@ SLOT = np.dtype(
 IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
 """Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it."""
 
+FINISHED, DECIDE, EVICT, GROW, BROKEN = 0, 1, 2, 3, 4
+"""What `run` returns: all drained; a request waits for a route; a worker waits for an eviction; arrays are too small;
+an invariant is broken."""
+
 WORKER = np.dtype(
     [
         ("due_s", np.float64),  # next event of this worker; inf when idle
@@ -161,7 +165,7 @@ OPTIONS = np.dtype(
 """Fixed options of the engine and the cost model (one record; seconds)."""
 
 EVENT = np.dtype(
-    [("time_s", np.float64), ("kind", np.int32), ("worker", np.int32), ("request", np.int32), ("tokens", np.int64)],
+    [("time_s", np.float64), ("kind", np.int32), ("worker", np.int32), ("tokens", np.int64)],
     align=True,
 )
 """One entry of the ring buffer that `KVGYM_CHECK=1` keeps."""

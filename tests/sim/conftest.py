@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
-from kvgym.sim.engine import DECIDE, Engine, default_options
+from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.memory import RATIO_INIT, RATIO_MIN
+from kvgym.sim.state import DECIDE
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 

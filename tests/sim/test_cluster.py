@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kvgym.errors import SimulationError
-from kvgym.sim.engine import DECIDE, FINISHED
 from kvgym.sim.signals import HIT, INFLIGHT
+from kvgym.sim.state import DECIDE, FINISHED
 from kvgym.types import DONE, REJECTED
 from kvgym.workloads.fixed import Fixed
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
-from kvgym.sim.engine import DECIDE, EVICT, FINISHED, Engine
+from kvgym.sim.engine import Engine
+from kvgym.sim.state import DECIDE, EVICT, FINISHED
 from kvgym.types import DONE, FAILED, REJECTED
 
 POLICIES = tuple(EVICTION)

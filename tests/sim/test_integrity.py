@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kvgym.errors import SimulationError
-from kvgym.sim.engine import DECIDE, RING_EVENTS, default_options
-from kvgym.sim.state import PREFILL, READY
+from kvgym.sim.engine import RING_EVENTS, default_options
+from kvgym.sim.state import DECIDE, PREFILL, READY
 
 
 def row(name: str, tokens: int, arrival_s: float) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvgym.sim.engine import DECIDE
 from kvgym.sim.memory import RATIO_INIT, RATIO_MIN
+from kvgym.sim.state import DECIDE
 from kvgym.types import DONE, REJECTED
 
 

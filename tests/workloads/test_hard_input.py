@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 
 import pytest
-
-from kvgym import cli
 
 ROW = {"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [1, 2, 3]}
 CHAT = b'{"timestamp": 1, "messages": [{"role": "user", "content": "Hi"}], "output": "Hello."}\n'
@@ -26,22 +23,6 @@ BAD_FILES = {
     "dump": (b'[{"conversation": []}]', "dump: conversation 1: conversations must be a list of messages"),
     "no_chat": (b'[{"conversations": []}]', "no_chat: no request in it (1 rows are none)"),
 }
-
-
-@pytest.fixture
-def kvgym(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-
-    def call(*args):
-        monkeypatch.setattr(sys, "argv", ["kvgym", *args])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        captured = capsys.readouterr()
-        return stopped.value.code or 0, captured.out, captured.err
-
-    return call
 
 
 def refused(answer, folder, files, message):

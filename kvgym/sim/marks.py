@@ -1,0 +1,58 @@
+"""Marking policies: a phase's marks on whole slots, its end, and token-wise eviction among what is unmarked.
+
+A slot's marked tokens are always its last ones (`mark` .. d1-1), because a tail that is marked can't be dropped.
+"""
+
+from __future__ import annotations
+
+from kvgym.jit import i64, njit
+from kvgym.sim import leaflist
+from kvgym.sim.state import Cache
+from kvgym.sim.tails import drop_pages
+
+
+@njit()
+def is_marked(c: Cache, w: int, s: int) -> bool:
+    """Whether slot s carries the mark of this phase."""
+    return c.slots[s].epoch == c.workers[w].epoch and c.slots[s].mark < c.slots[s].d1
+
+
+@njit()
+def mark(c: Cache, w: int, s: int) -> None:
+    """Mark slot s and count its tokens once; a leaf is no candidate any more."""
+    slot, worker = c.slots[s], c.workers[w]
+    if is_marked(c, w, s):
+        return
+    slot.mark, slot.epoch = slot.d0, worker.epoch
+    worker.marked += i64(slot.d1 - slot.d0)
+    if 0 <= slot.pos < worker.unmarked:
+        leaflist.exclude(c, w, s)
+
+
+@njit()
+def end_phase(c: Cache, w: int) -> None:
+    """Nothing is marked, every evictable leaf is a candidate; constant time."""
+    c.workers[w].epoch += 1
+    c.workers[w].marked = 0
+    leaflist.all_candidates(c, w)
+
+
+@njit()
+def add_leaf(c: Cache, w: int, s: int) -> None:
+    """Slot s has become an evictable leaf: a candidate unless it is marked."""
+    leaflist.add(c, w, s, not is_marked(c, w, s))
+
+
+@njit()
+def evict_unmarked(c: Cache, w: int, tokens: int) -> int:
+    """Free `tokens` tokens, one uniform draw per page over the unmarked leaves; the phase ends when none is left."""
+    worker, page = c.workers[w], c.options[0].page
+    freed = i64(0)
+    while freed < tokens and worker.leaves > 0:
+        if worker.unmarked == 0:
+            end_phase(c, w)
+        pages, parent = drop_pages(c, w, (tokens - freed + page - 1) // page)
+        freed += pages * page
+        if parent >= 0:
+            add_leaf(c, w, parent)
+    return freed
