@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from controllers.base import RoutingController, allowed_workers, least
-from controllers.routing.text_tree import TextTree
-from kvgym.types import Decision, FleetSpec
+from controllers.base import allowed_workers, least
+from controllers.routing.text_router import TextRouter
+from kvgym.types import Decision
 
 
-class CacheAware(RoutingController):
+class CacheAware(TextRouter):
     """Policy `cache_aware` of sglang-router 0.3.2 with its default constants.
 
     1. Imbalanced, i.e. max - min > `balance_abs` and max > `balance_rel` * min over all workers' requests in flight
@@ -43,23 +43,13 @@ class CacheAware(RoutingController):
         max_tree_chars: int = 2**26,
         evict_every_s: float = 60.0,
     ) -> None:
-        self.cache_threshold = cache_threshold
-        self.balance_abs = balance_abs
-        self.balance_rel = balance_rel
-        self.max_tree_chars = max_tree_chars
-        self.evict_every_s = evict_every_s
-
-    def reset(self, spec: FleetSpec, seed: int) -> None:
-        """Start with empty trees; nothing here is random."""
-        super().reset(spec, seed)
-        self.tree = TextTree(spec, self.max_tree_chars, self.evict_every_s)
+        super().__init__(cache_threshold, balance_abs, balance_rel, max_tree_chars, evict_every_s)
 
     def act(self, decision: Decision) -> int:
         """Return the worker by the three rules, and remember the prompt there."""
         self.tree.advance(decision.time_s)
-        low, high = decision.inflight.min(), decision.inflight.max()
         worker = -1
-        if high - low <= self.balance_abs or high <= self.balance_rel * low:
+        if not self.imbalanced(decision):
             node = self.tree.matched(decision.node)
             if self.tree.matched_fraction(node, decision.prompt_chars) > self.cache_threshold:
                 worker = self.tree.owner(node)

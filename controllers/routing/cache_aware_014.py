@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers.base import RoutingController, least
-from controllers.routing.text_tree import TextTree
+from controllers.base import least
+from controllers.routing.text_router import TextRouter
 from kvgym.types import Decision, FleetSpec
 
 
-class CacheAware014(RoutingController):
+class CacheAware014(TextRouter):
     """Policy `cache_aware` of sgl-router 0.1.4 (sglang 0.4.6) with the constants of the LBGR paper's release.
 
     1. Imbalanced, i.e. max - min > `balance_abs` and max > `balance_rel` * min over all workers' requests in flight
@@ -49,24 +49,18 @@ class CacheAware014(RoutingController):
         max_tree_chars: int = 2**24,
         evict_every_s: float = 60.0,
     ) -> None:
-        self.cache_threshold = cache_threshold
-        self.balance_abs = balance_abs
-        self.balance_rel = balance_rel
-        self.max_tree_chars = max_tree_chars
-        self.evict_every_s = evict_every_s
+        super().__init__(cache_threshold, balance_abs, balance_rel, max_tree_chars, evict_every_s)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with empty trees and draw the orders that settle ties."""
         super().reset(spec, seed)
-        self.tree = TextTree(spec, self.max_tree_chars, self.evict_every_s)
         self._queue_rank = self.rng.permutation(spec.workers)
         self._size_rank = self.rng.permutation(spec.workers)
 
     def act(self, decision: Decision) -> int:
         """Return the worker by the three rules, and remember the prompt there."""
         self.tree.advance(decision.time_s)
-        low, high = decision.inflight.min(), decision.inflight.max()
-        if high - low > self.balance_abs and high > self.balance_rel * low:
+        if self.imbalanced(decision):
             worker = _first(least(decision.inflight, decision.mask), self._queue_rank)
         else:
             worker = self._by_text(decision)

@@ -1,0 +1,38 @@
+"""Base of SGLang's two cache-aware routers: their constants, their text tree and the rule that they begin with."""
+
+from __future__ import annotations
+
+from controllers.base import RoutingController
+from controllers.routing.text_tree import TextTree
+from kvgym.types import Decision, FleetSpec
+
+
+class TextRouter(RoutingController):
+    """A router with a text tree that leaves it when the fleet is out of balance.
+
+    Args:
+        cache_threshold: matched fraction that must be exceeded.
+        balance_abs: difference of requests in flight that must be exceeded.
+        balance_rel: ratio of requests in flight that must be exceeded.
+        max_tree_chars: size to which each worker's tree is trimmed, characters.
+        evict_every_s: period of the trimming, seconds.
+    """
+
+    def __init__(
+        self, cache_threshold: float, balance_abs: int, balance_rel: float, max_tree_chars: int, evict_every_s: float
+    ) -> None:
+        self.cache_threshold = cache_threshold
+        self.balance_abs = balance_abs
+        self.balance_rel = balance_rel
+        self.max_tree_chars = max_tree_chars
+        self.evict_every_s = evict_every_s
+
+    def reset(self, spec: FleetSpec, seed: int) -> None:
+        """Start with empty trees."""
+        super().reset(spec, seed)
+        self.tree = TextTree(spec, self.max_tree_chars, self.evict_every_s)
+
+    def imbalanced(self, decision: Decision) -> bool:
+        """Whether the spread of requests in flight exceeds both limits; masked workers count, as in the source."""
+        low, high = decision.inflight.min(), decision.inflight.max()
+        return bool(high - low > self.balance_abs and high > self.balance_rel * low)
