@@ -46,6 +46,8 @@ REQUEST = np.dtype(
         ("turn", np.int32),  # 0-based turn within the session
         ("next", np.int32),  # request released when this one has finished; -1: none
         ("priority", np.int32),
+        ("tenant", np.int32),  # who sent it; 0 where the source does not say
+        ("region", np.int32),  # where its client sits; 0 where the source does not say
     ],
     align=True,
 )
@@ -65,10 +67,17 @@ RECORD = np.dtype(
         ("hit_tokens", np.int32),  # prompt tokens found in the worker's cache at admission
         ("output_tokens", np.int32),  # tokens really generated
         ("retractions", np.int32),
+        ("attempts", np.int32),  # times that it was sent to a worker
+        ("priority", np.int32),
+        ("tenant", np.int32),
         ("arrival_s", np.float64),
         ("admitted_s", np.float64),  # first admission into a prefill batch
         ("first_token_s", np.float64),
         ("finish_s", np.float64),
+        (
+            "predicted_s",
+            np.float64,
+        ),  # latency that the controller expected when it chose the worker; -1: it said nothing
     ],
     align=True,
 )
@@ -110,4 +119,7 @@ class Decision:
     kv_used_tokens: np.ndarray  # resident + private KV tokens
     kv_capacity_tokens: np.ndarray
     mask: np.ndarray = field(repr=False)  # bool, True where a worker may be chosen
+    tenant: int = 0
+    region: int = 0
+    router: int = 0  # which of several routers decides
     hit_tokens: np.ndarray | None = None  # tokens of this prompt that each worker holds; at most prompt_tokens - 1

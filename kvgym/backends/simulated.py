@@ -19,8 +19,8 @@ from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 
-_VISIBLE = ("prompt_node", "prompt_tokens", "prompt_chars", "max_new_tokens", "session", "turn", "priority")
-_visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE))
+_VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn priority tenant region"
+_visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
 """Picks these fields from a REQUEST row that was made a tuple: ten times as fast as reading them one by one."""
 
 
@@ -89,7 +89,9 @@ class SimulatedBackend:
         engine, sent = self.engine, self._sent
         r = engine.pending
         signals, most = engine.signals(exact=sent is None)
-        node, prompt_tokens, prompt_chars, asked, session, turn, priority = _visible(self.workload.requests[r].item())
+        node, prompt_tokens, prompt_chars, asked, session, turn, priority, tenant, region = _visible(
+            self.workload.requests[r].item()
+        )
         inflight, inflight_tokens, running, queued, used, capacity = signals[:HIT]
         hit = signals[HIT] if sent is None else np.minimum(sent.match_tokens(node), most)
         return Decision(
@@ -102,6 +104,8 @@ class SimulatedBackend:
             session=session,
             turn=turn,
             priority=priority,
+            tenant=tenant,
+            region=region,
             inflight=inflight,
             inflight_tokens=inflight_tokens,
             running=running,

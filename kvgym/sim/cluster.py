@@ -138,6 +138,7 @@ def route(c: Cache, x: Sim, w: int) -> None:
     live, request = x.live[r], x.requests[r]
     live.worker, live.status, live.slot = w, QUEUED, w
     live.goal = request.prompt_tokens
+    live.attempts += 1
     live.asked = clipped_new_tokens(c, x, w, r)
     live.target = min(request.output_tokens, live.asked)
     worker.inflight += 1

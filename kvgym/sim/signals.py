@@ -44,6 +44,8 @@ def read_records(x: Sim, first: int, rows: np.ndarray) -> None:
         row.request, row.session, row.turn = r, request.session, request.turn
         row.worker, row.status = live.worker, live.status
         row.prompt_tokens, row.hit_tokens, row.output_tokens = request.prompt_tokens, live.hit, live.out
-        row.retractions = live.retractions
+        row.retractions, row.attempts = live.retractions, live.attempts
+        row.priority, row.tenant = request.priority, request.tenant
         row.arrival_s, row.admitted_s = live.release_s, live.admitted_s
         row.first_token_s, row.finish_s = live.first_s, live.finish_s
+        row.predicted_s = -1.0

@@ -112,6 +112,7 @@ LIVE = np.dtype(
         ("target", np.int32),  # tokens it will generate in the end
         ("asked", np.int32),  # max_new_tokens, clipped to what the worker's pool can hold
         ("retractions", np.int32),
+        ("attempts", np.int32),  # times that it was sent to a worker
     ],
     align=True,
 )
