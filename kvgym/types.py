@@ -74,10 +74,7 @@ RECORD = np.dtype(
         ("admitted_s", np.float64),  # first admission into a prefill batch
         ("first_token_s", np.float64),
         ("finish_s", np.float64),
-        (
-            "predicted_s",
-            np.float64,
-        ),  # latency that the controller expected when it chose the worker; -1: it said nothing
+        ("predicted_s", np.float64),  # latency that the controller expected at its choice; -1: it gave none
     ],
     align=True,
 )
