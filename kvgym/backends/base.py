@@ -43,8 +43,12 @@ class Backend(Protocol):
         """Run until a request needs a worker; None when every request has ended."""
         ...
 
-    def apply(self, worker: int) -> None:
-        """Send the waiting request to `worker`."""
+    def apply(self, worker: int, delay_s: float = 0.0) -> None:
+        """Send the waiting request to `worker`.
+
+        It counts as in flight at once. `delay_s` is what the choice itself takes in simulated time: the request reaches
+        the worker's queue that much later. A backend in real time has spent it already and ignores it.
+        """
         ...
 
     def progress(self) -> Progress:

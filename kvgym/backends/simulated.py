@@ -116,11 +116,11 @@ class SimulatedBackend:
             hit_tokens=hit,
         )
 
-    def apply(self, worker: int) -> None:
-        """Send the waiting request to `worker`."""
+    def apply(self, worker: int, delay_s: float = 0.0) -> None:
+        """Send the waiting request to `worker`, whose queue it reaches `delay_s` later than without."""
         engine = self.engine
         r = engine.pending
-        engine.route(worker)
+        engine.route(worker, delay_s)
         if self._sent is not None:
             self._sent.insert(worker, int(self.workload.requests["prompt_node"][r]), engine.now_s)
 

@@ -130,8 +130,11 @@ def arrive(c: Cache, x: Sim) -> None:
 
 
 @njit()
-def route(c: Cache, x: Sim, w: int) -> None:
-    """Send the pending request to worker w; a prompt that the worker can never hold ends as REJECTED."""
+def route(c: Cache, x: Sim, w: int, delay_s: float) -> None:
+    """Send the pending request to worker w; a prompt that the worker can never hold ends as REJECTED.
+
+    It is in flight from now on, and reaches the worker's queue `delay_s` (the decision's own time) later than else.
+    """
     clock, worker = c.clock[0], c.workers[w]
     r = clock.pending
     clock.pending = -1
@@ -146,10 +149,12 @@ def route(c: Cache, x: Sim, w: int) -> None:
     if live.asked < 1:
         end_request(c, x, w, r, REJECTED)
         return
-    live.enter_s = clock.now_s + c.options[0].request_s
+    live.enter_s = clock.now_s + delay_s + c.options[0].request_s
     queue_push(c, x, w, r, live.enter_s)
     if worker.phase == IDLE:
         worker.phase, worker.due_s = READY, live.enter_s
+    elif worker.phase == READY:  # it may be waiting for a request whose decision took longer
+        worker.due_s = min(worker.due_s, live.enter_s)
     elif worker.phase == DECODE and worker.full == 0:
         cut_leap(c, w, live.enter_s)
 
@@ -166,4 +171,4 @@ def run_rule(c: Cache, x: Sim, hooks: Any, rule: int) -> int:
             for other in range(len(c.workers)):
                 if c.workers[other].inflight < c.workers[w].inflight:
                     w = i64(other)
-        route(c, x, w)
+        route(c, x, w, 0.0)

@@ -15,7 +15,7 @@ from kvgym.sim.policy import CACHE_TYPE
 from kvgym.sim.state import EVENT, LIVE, Sim
 from kvgym.types import RECORD, REQUEST
 
-INT, VOID, BOOL = types.int64, types.void, types.boolean
+INT, FLOAT, VOID, BOOL = types.int64, types.float64, types.void, types.boolean
 INTS = types.int32[::1]
 MATRIX = types.int64[:, ::1]
 PAIR = types.UniTuple(types.int64, 2)

@@ -122,13 +122,15 @@ class Engine:
             else:
                 return code
 
-    def route(self, worker: int) -> None:
-        """Send the pending request to `worker`."""
+    def route(self, worker: int, delay_s: float = 0.0) -> None:
+        """Send the pending request to `worker`, whose queue it reaches `delay_s` (>= 0) later than without."""
         if self.pending < 0:
             raise SimulationError("no request waits for a route; call run() first")
         if not 0 <= worker < len(self.cache.workers):
             raise SimulationError(f"worker must be 0..{len(self.cache.workers) - 1}, got {worker}")
-        self._entry.route(self.cache, self.sim, worker)
+        if not 0.0 <= delay_s < np.inf:
+            raise SimulationError(f"delay_s must be a finite number >= 0, got {delay_s}")
+        self._entry.route(self.cache, self.sim, worker, delay_s)
 
     def serve_eviction(self) -> int:
         """With ``pause_evict``: let the policy serve the eviction that `run` stopped at; return the tokens freed."""

@@ -13,7 +13,19 @@ from kvgym.jit import i64
 from kvgym.sim import cluster
 from kvgym.sim.binding import hooks_of
 from kvgym.sim.cache import table_add
-from kvgym.sim.compiled import BOOL, INT, INTS, MATRIX, RECORDS, SIM_TYPE, VOID, entry_point, on_cache, with_hooks
+from kvgym.sim.compiled import (
+    BOOL,
+    FLOAT,
+    INT,
+    INTS,
+    MATRIX,
+    RECORDS,
+    SIM_TYPE,
+    VOID,
+    entry_point,
+    on_cache,
+    with_hooks,
+)
 from kvgym.sim.signals import read_records, read_signals
 from kvgym.sim.state import Cache, Sim
 
@@ -24,10 +36,10 @@ def run(c: Cache, x: Sim, bound: Any) -> int:
     return cluster.run(c, x, hooks_of(bound))
 
 
-@on_cache(VOID, SIM_TYPE, INT)
-def route(c: Cache, x: Sim, w: int) -> None:
+@on_cache(VOID, SIM_TYPE, INT, FLOAT)
+def route(c: Cache, x: Sim, w: int, delay_s: float) -> None:
     """`cluster.route`."""
-    cluster.route(c, x, w)
+    cluster.route(c, x, w, delay_s)
 
 
 @on_cache(INT, SIM_TYPE, BOOL, MATRIX)

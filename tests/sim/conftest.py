@@ -46,10 +46,12 @@ def make_engine(
     )
 
 
-def finish(engine: Engine, route: Callable[[int], int] = lambda request: 0) -> np.ndarray:
-    """Run to the end, request r to worker route(r); return the records in order of completion."""
+def finish(
+    engine: Engine, route: Callable[[int], int] = lambda request: 0, delay_s: Callable[[int], float] = lambda request: 0
+) -> np.ndarray:
+    """Run to the end, request r to worker route(r) after delay_s(r); return the records in order of completion."""
     while engine.run() == DECIDE:
-        engine.route(route(engine.pending))
+        engine.route(route(engine.pending), delay_s(engine.pending))
     return engine.records()
 
 

@@ -134,3 +134,23 @@ def test_completions__come_once_and_in_order(build: Any) -> None:
 def test_engine__refuses_another_page_size(build: Any) -> None:
     with pytest.raises(SimulationError, match="page size is 16, the workload's forest has 1"):
         build(Fixed(({"path": [["a", 4]]},)).generate(0), page=16)
+
+
+def test_route__a_decision_that_takes_time_delays_the_request_and_counts_at_once(build: Any) -> None:
+    """Request 0 (n 4: 1 + 4 / 4 s) is decided until 5 and served 5 .. 7; request 1 overtakes it: 1.5 .. 3.5."""
+    engine = build([row(["a", 4]), row(["b", 4], arrival_s=1.0)])
+    assert engine.run() == DECIDE
+    engine.route(0, 5.0)
+    assert engine.run() == DECIDE
+    assert engine.signals(exact=True)[0][INFLIGHT, 0] == 1
+    engine.route(0, 0.5)
+    assert engine.run() == FINISHED
+    assert list(engine.records()["finish_s"]) == [3.5, 7.0]
+
+
+@pytest.mark.parametrize("delay_s", (-1.0, float("inf"), float("nan")))
+def test_route__refuses_a_delay_that_is_none(build: Any, delay_s: float) -> None:
+    engine = build([row(["a", 4])])
+    engine.run()
+    with pytest.raises(SimulationError, match="delay_s must be a finite number >= 0"):
+        engine.route(0, delay_s)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kvgym.types import DONE, FAILED, REJECTED
 
 CLIP, RETRACT_STEPS, MARGIN = 4096, 20, 6
 RATIO, RATIO_FLOOR, DECAY = 0.7, 0.7 * 0.14, (0.7 - 0.7 * 0.14) / 600
+NAMES = ["status", "hit_tokens", "output_tokens", "retractions", "admitted_s", "first_token_s", "finish_s"]
 RANKS = {"lru": lambda n: n.access, "mru": lambda n: -n.access, "fifo": lambda n: n.created}
 
 
@@ -131,7 +134,8 @@ class Job:
 class Server:
     """One worker that serves a `Fixed` workload of path rows, one step at a time."""
 
-    def __init__(self, case: Any, policy: str, costs: dict[str, float]) -> None:
+    def __init__(self, case: Any, policy: str, costs: dict[str, float], delays_s: Sequence[float] = (0.0,)) -> None:
+        self.delays_s = delays_s  # of the decisions, in turn
         self.rows, self.costs, self.o = case.rows, costs, case.options
         self.page = self.o["page"]
         self.capacity = self.free = case.capacities[0] // self.page * self.page
@@ -195,7 +199,8 @@ class Server:
                 self.end(job, REJECTED, release_s)
             else:
                 self.entered += 1
-                heapq.heappush(self.entering, (release_s + self.o.get("request_s", 0.0), self.entered, job))
+                enter_s = release_s + self.delays_s[i % len(self.delays_s)] + self.o.get("request_s", 0.0)
+                heapq.heappush(self.entering, (enter_s, self.entered, job))
 
     def enter(self) -> None:
         """Put what has reached the worker by now into its queue."""
@@ -385,7 +390,24 @@ def test_engine__equals_the_reference(drain: Any, episodes: Any, costs: Any, pol
         case = replace(case, capacities=case.capacities[:1])
         records = np.sort(drain(case.engine(policy)), order="request")
         expected = Server(case, policy, costs).run()
-        names = ["status", "hit_tokens", "output_tokens", "retractions", "admitted_s", "first_token_s", "finish_s"]
-        assert [tuple(row) for row in records[names]] == expected
+        assert [tuple(row) for row in records[NAMES]] == expected
+
+    check()
+
+
+@pytest.mark.parametrize("page", (1, 16))
+def test_engine__equals_the_reference_when_decisions_take_time(
+    drain: Any, episodes: Any, costs: Any, by_request: Any, page: int
+) -> None:
+    """Delays of any order: a request may overtake one that was routed before it, also on its way to an idle worker."""
+
+    @episodes.examples(60)
+    @given(episodes.any(page), st.lists(st.sampled_from((0.0, 0.25, 3.0, 20.0)), min_size=2, max_size=5))
+    def check(case: Any, delays_s: list[float]) -> None:
+        case = replace(case, capacities=case.capacities[:1])
+        engine = case.engine("lru")
+        records = by_request(drain(engine, delay_s=lambda request: delays_s[request % len(delays_s)]))
+        expected = Server(case, "lru", costs, delays_s).run()
+        assert [tuple(row) for row in records[NAMES]] == expected
 
     check()
