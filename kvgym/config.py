@@ -13,7 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -25,73 +25,9 @@ from kvgym.tables import table
 T = TypeVar("T")
 
 
-MOST_WORKERS, MOST_TOKENS = 100_000, 1 << 40
-"""Upper limits of a fleet: far beyond use, but what exceeds them is a slip of the pen."""
-
-
 def option(default: Any, help: str, unit: str = "") -> Any:
     """Return a dataclass field with `default` and its documentation, which `kvgym list` prints."""
     return field(default=default, metadata={"help": help, "unit": unit})
-
-
-@dataclass(frozen=True)
-class ClusterConfig:
-    """A fleet of workers: cache size, scheduler limits and what a step costs.
-
-    A list for `capacity_tokens` or `speed` gives one value per worker. Scheduler defaults are SGLang 0.5.23's.
-    """
-
-    workers: int = option(4, "number of workers")
-    capacity_tokens: int | tuple[int, ...] = option(196_000, "KV cache of a worker, or one value per worker", "tokens")
-    page_size: int = option(1, "KV cache page", "tokens")
-    chunk_tokens: int = option(8192, "longest chunk of a chunked prefill", "tokens")
-    max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens")
-    max_running: int = option(2048, "largest running batch", "requests")
-    evict_amount: Literal["shortfall", "full"] = option(
-        "shortfall", "evict what is short (SGLang 0.5.23) or the full demand (0.4.6, the paper's)"
-    )
-    ignore_eos: bool = option(True, "admission reserves the full max_new_tokens of running requests")
-    cost: str | dict[str, Any] = option("l40-llama31-8b", "cost preset, or the fields of a cost model")
-    speed: float | tuple[float, ...] = option(1.0, "speed factor of a worker, or one value per worker")
-    request_overhead_s: float | None = option(None, "constant per request; none: from the cost preset", "s")
-    step_overhead_s: float | None = option(None, "constant per engine step; none: from the cost preset", "s")
-
-    def __post_init__(self) -> None:
-        for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.workers > MOST_WORKERS:  # before any per-worker tuple is made
-            raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {self.workers}")
-        for name in ("capacity_tokens", "speed"):
-            value = getattr(self, name)
-            if isinstance(value, tuple) and len(value) != self.workers:
-                raise ConfigError(f"{name} has {len(value)} values for {self.workers} workers; give one, or one each")
-        if min(self.capacities) < self.page_size:
-            raise ConfigError(
-                f"capacity_tokens must be at least one page ({self.page_size} tokens), got {min(self.capacities)}"
-            )
-        if max(self.capacities) > MOST_TOKENS:
-            raise ConfigError(f"capacity_tokens must be at most {MOST_TOKENS:,}, got {max(self.capacities)}")
-        if self.chunk_tokens < self.page_size:
-            raise ConfigError(
-                f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
-            )
-        if min(self.speeds) <= 0:
-            raise ConfigError(f"speed must be above 0, got {min(self.speeds)}")
-        for name in ("request_overhead_s", "step_overhead_s"):
-            if (getattr(self, name) or 0.0) < 0:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
-
-    @property
-    def capacities(self) -> tuple[int, ...]:
-        """KV tokens of each worker, shape (workers,)."""
-        value = self.capacity_tokens
-        return value if isinstance(value, tuple) else (value,) * self.workers
-
-    @property
-    def speeds(self) -> tuple[float, ...]:
-        """Speed factor of each worker, shape (workers,)."""
-        return self.speed if isinstance(self.speed, tuple) else (self.speed,) * self.workers
 
 
 # --- typed construction ----------------------------------------------------------------------------------------------
@@ -337,13 +273,6 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
             f"known: {', '.join(names)} (or a path ending in .yaml)"
         )
     return load_yaml(preset_folder(kind) / f"{given}.yaml")
-
-
-def resolve_cluster(given: str | Path | Mapping[str, Any] | ClusterConfig) -> ClusterConfig:
-    """Return the cluster for a preset name, a path, a map or a `ClusterConfig`."""
-    return (
-        given if isinstance(given, ClusterConfig) else build(ClusterConfig, load_config("clusters", given), "cluster")
-    )
 
 
 def resolve_workload(given: Any) -> Any:

@@ -120,3 +120,7 @@ class Decision:
     region: int = 0
     router: int = 0  # which of several routers decides
     hit_tokens: np.ndarray | None = None  # tokens of this prompt that each worker holds; at most prompt_tokens - 1
+    incarnation: np.ndarray | None = (
+        None  # failures of each worker so far: a new one emptied its cache; None: none fail
+    )
+    network_s: np.ndarray | None = None  # seconds one way from this request's region to each worker; None: no delay

@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 
 from kvgym import config
-from kvgym.config import ClusterConfig, apply_overrides, build, resolve_cluster, to_plain
-from kvgym.errors import ConfigError, UnknownNameError
+from kvgym.config import apply_overrides, build, to_plain
+from kvgym.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -55,35 +55,6 @@ def test_build__mistakes_name_place_and_remedy(data, message):
         build(Tree, data, "tree")
 
 
-@pytest.mark.parametrize(
-    ("field_name", "value"),
-    [
-        ("workers", 0),
-        ("capacity_tokens", 0),
-        ("capacity_tokens", [10, 10]),
-        ("page_size", 0),
-        ("speed", 0.0),
-        ("speed", [1.0]),
-        ("evict_amount", "some"),
-        ("request_overhead_s", -1.0),
-        ("chunk_tokens", 0),
-    ],
-)
-def test_cluster__bad_values_are_refused(field_name, value):
-    with pytest.raises(ConfigError, match=field_name):
-        build(ClusterConfig, {field_name: value}, "cluster")
-
-
-def test_cluster__one_value_or_one_per_worker():
-    assert build(ClusterConfig, {"workers": 2, "capacity_tokens": [10, 20]}).capacities == (10, 20)
-    assert build(ClusterConfig, {"workers": 2, "speed": 2}).speeds == (2.0, 2.0)
-
-
-def test_cluster__capacity_below_a_page():
-    with pytest.raises(ConfigError, match="at least one page"):
-        ClusterConfig(capacity_tokens=8, page_size=16)
-
-
 def test_overrides__maps_lists_and_new_fields():
     data = {"a": {"b": 1}, "list": [{"x": 1}]}
     assert apply_overrides(data, ["a.b=2", "list.0.x=[3, 4]", "new.deep=1e-3"]) == {
@@ -105,27 +76,9 @@ def test_presets__there_are_some(kind):
     assert config.preset_names(kind)
 
 
-@pytest.mark.parametrize("name", config.preset_names("clusters"))
-def test_presets__every_cluster_builds(name):
-    assert resolve_cluster(name).workers >= 1
-
-
 @pytest.mark.parametrize("name", config.preset_names("workloads"))
 def test_presets__every_workload_builds(name):
     assert callable(config.resolve_workload(name).generate)
-
-
-def test_presets__name_path_map_and_object_mean_the_same(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text("workers: 3\ncost: {kind: x, p0: 1e-3}\n")
-    by_path = resolve_cluster(path)
-    assert by_path == resolve_cluster({"workers": 3, "cost": {"kind": "x", "p0": 0.001}})
-    assert resolve_cluster(by_path) is by_path
-
-
-def test_presets__unknown_name_gives_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"no preset 'l40x5'.*did you mean 'l40x4'"):
-        resolve_cluster("l40x5")
 
 
 @pytest.mark.parametrize("text", ["- 1\n", "a: [1\n", ""])

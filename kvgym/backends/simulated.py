@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.backends.base import Progress, check_observability
-from kvgym.config import ClusterConfig
+from kvgym.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
 from kvgym.sim.engine import Engine, default_options

@@ -12,7 +12,8 @@ import numpy as np
 from gymnasium import spaces
 
 from kvgym.backends.base import Backend, Progress, check_observability
-from kvgym.config import resolve_cluster, resolve_workload
+from kvgym.cluster import resolve_cluster
+from kvgym.config import resolve_workload
 from kvgym.encoding import encode, observation_space
 from kvgym.envs.rewards.weighted import WeightedReward
 from kvgym.errors import ConfigError, SimulationError
@@ -82,7 +83,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     All survive `EnvSpec.to_json` as names, paths (strings) and maps.
 
     - ``workload``: preset of configs/workloads, path of a YAML file, or a map with ``source``.
-    - ``cluster``: preset of configs/clusters, path, or map of `kvgym.config.ClusterConfig` fields.
+    - ``cluster``: preset of configs/clusters, path, or map of `kvgym.cluster.ClusterConfig` fields.
     - ``reward``: name of one term, map term -> weight, or path of a YAML file with such a map.
     - ``backend``: where requests are served: ``simulated``.
     - ``observability``: ``router`` (the hit is what the router remembers of its own sending) or ``exact`` (what the

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.config import ClusterConfig
+from kvgym.cluster import ClusterConfig
 from kvgym.errors import WorkloadError
 from kvgym.harness.bench_memory import peak_memory_gib
 from kvgym.tables import table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.config import ClusterConfig
+from kvgym.cluster import ClusterConfig
 from kvgym.workloads.gsp import GSP
 
 

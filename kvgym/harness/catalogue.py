@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvgym import ENVS
-from kvgym.config import ClusterConfig, preset_folder, preset_names
+from kvgym.cluster import ClusterConfig
+from kvgym.config import preset_folder, preset_names
 from kvgym.errors import UnknownNameError
 from kvgym.tables import TABLES, table
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvgym.config import ClusterConfig, build, option, resolve_cluster, resolve_workload, to_plain
+from kvgym.cluster import ClusterConfig, resolve_cluster
+from kvgym.config import build, option, resolve_workload, to_plain
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.stats import METRICS
 from kvgym.tables import table

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kvgym.config import apply_overrides, load_config, resolve_cluster, resolve_workload
+from kvgym.cluster import resolve_cluster
+from kvgym.config import apply_overrides, load_config, resolve_workload
 from kvgym.errors import ConfigError, ResultsError
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import run

@@ -84,6 +84,7 @@ WORKER = np.dtype(
         ("inflight", np.int32),  # router's view: sent and not yet answered
         ("inflight_tokens", np.int64),  # their prompt tokens
         ("retractions", np.int64),
+        ("incarnation", np.int64),  # times that it has lost its cache by a failure that the router has noticed
     ],
     align=True,
 )

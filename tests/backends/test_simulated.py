@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kvgym.backends.simulated import SimulatedBackend, engine_options
-from kvgym.config import ClusterConfig
+from kvgym.cluster import ClusterConfig
 from kvgym.errors import ConfigError, UnknownNameError
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed

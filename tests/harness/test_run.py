@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.config import ClusterConfig
+from kvgym.cluster import ClusterConfig
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import make_controller, run
