@@ -23,6 +23,20 @@ class Progress(NamedTuple):
     busiest_s: float  # largest accumulated step time of a worker
 
 
+class Snapshot(NamedTuple):
+    """What a fleet really looks like at this moment, whatever a router sees of it; arrays have shape (workers,)."""
+
+    requests: int  # of the workload
+    routed: int  # sent to a worker so far
+    inflight: np.ndarray  # requests sent and not yet answered
+    running: np.ndarray
+    queued: np.ndarray
+    kv_used_tokens: np.ndarray  # resident + private
+    kv_capacity_tokens: np.ndarray
+    resident: np.ndarray  # (pairs, 3): worker, top-level prefix (a forest node), tokens cached; ascending, none of 0
+    prefix: int  # top-level prefix of the forest node that was asked for
+
+
 class Backend(Protocol):
     """A fleet that serves one workload.
 
@@ -65,6 +79,10 @@ class Backend(Protocol):
 
     def stats(self) -> dict[str, Any]:
         """Return per-worker counters and totals (see `kvgym.backends.simulated`)."""
+        ...
+
+    def snapshot(self, node: int) -> Snapshot:
+        """Return what the fleet looks like now, and the top-level prefix of forest node `node`."""
         ...
 
     def fork(self) -> Backend:

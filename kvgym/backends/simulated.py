@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.backends.base import Progress, check_observability
+from kvgym.backends.base import Progress, Snapshot, check_observability
 from kvgym.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
 from kvgym.sim.engine import Engine, default_options
+from kvgym.sim.occupancy import prefixes_of, resident
 from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.sim.signals import HIT
 from kvgym.sim.state import DECIDE
@@ -151,6 +152,22 @@ class SimulatedBackend:
         stats["makespan_s"] = float(ended[-1]) if len(ended) else 0.0
         stats["makespan_load_s"] = float(workers["busy_s"].max())
         return stats
+
+    def snapshot(self, node: int) -> Snapshot:
+        """Return what the fleet looks like now, and the top-level prefix of forest node `node`."""
+        cache = self.engine.cache
+        workers, clock = cache.workers, cache.clock
+        return Snapshot(
+            requests=len(self.workload.requests),
+            routed=int(clock["in_system"][0] + clock["done"][0]) - int(self.engine.pending >= 0),
+            inflight=workers["inflight"].copy(),
+            running=workers["running"].copy(),
+            queued=workers["queued"].copy(),
+            kv_used_tokens=workers["capacity"] - workers["free"],
+            kv_capacity_tokens=workers["capacity"].copy(),
+            resident=resident(cache),
+            prefix=int(prefixes_of(cache.nodes, np.array([node]))[0]),
+        )
 
     def fork(self) -> SimulatedBackend:
         """Return an independent copy at the same point with the same random numbers."""

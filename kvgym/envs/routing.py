@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -89,6 +90,13 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     - ``observability``: ``router`` (the hit is what the router remembers of its own sending) or ``exact`` (what the
       worker's cache really holds).
     - ``eviction``: eviction policy of the workers, or ``module:attr``.
+    - ``render_mode``: ``ansi`` (`render` returns a str of plain text), ``rgb_array`` (a uint8 image of (540, 960, 3)
+      for `gymnasium.wrappers.RecordVideo`; needs pillow, ``pip install 'kvgym[render]'``) or None.
+
+    ## Pictures
+    `render` shows the fleet as it is now, whatever the observability: totals, and per worker its queued, running and
+    in-flight requests, what its KV pool holds by top-level prefix (one colour each), and whether it is down. The
+    worker that the last request went to is highlighted.
 
     ## Info keys
     - ``time_s``, ``dt_s``: simulated time, and how much of it the step took.
@@ -107,7 +115,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         completed: RECORD rows that ended since the last decision, in order of completion.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared so by gymnasium.Env
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 10}  # noqa: RUF012 - declared so by gymnasium.Env
     action_space: spaces.Discrete
     observation_space: spaces.Dict
     fleet: FleetSpec
@@ -122,7 +130,9 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         backend: str = "simulated",
         observability: str = "router",
         eviction: str = "lru",
+        render_mode: str | None = None,
     ) -> None:
+        self.render_mode = _check_render_mode(render_mode, self.metadata["render_modes"])
         self._source = resolve_workload(workload)
         self._cluster = resolve_cluster(cluster)
         self._reward = WeightedReward(reward)
@@ -135,6 +145,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         self.decision: Decision | None = None
         self.completed = np.zeros(0, RECORD)
         self._invalid = 0
+        self._last: tuple[Decision | None, int] = (None, -1)
         self._backend: Backend | None = None
 
     def reset(
@@ -153,6 +164,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         )
         self.fleet = self._episode.spec
         self._invalid = 0
+        self._last = (None, -1)
         observation = self._advance()
         return observation, self._info(self._progress.time_s) | {"episode_seed": self.episode_seed}
 
@@ -169,6 +181,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
             worker = int(np.argmax(mask))
             self._invalid += 1
         self._episode.apply(worker)
+        self._last = (self.decision, worker)
         observation = self._advance()
         reward, terms = self._reward(before, self._progress, self.completed)
         info = self._info(self._progress.time_s - before.time_s)
@@ -182,6 +195,22 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     def records(self) -> np.ndarray:
         """Return the RECORD rows of all requests of this episode that have ended, in order of completion."""
         return self._episode.records()
+
+    def render(self) -> Any:
+        """Return the picture that `render_mode` asks for; None (and a warning) if that is None.
+
+        Raises:
+            SimulationError: there is no episode yet.
+        """
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() without a render_mode draws nothing; give one to gymnasium.make")
+            return None
+        from kvgym.envs.viewer.frame import make_frame
+        from kvgym.envs.viewer.pixels import draw_pixels
+        from kvgym.envs.viewer.text import draw_text
+
+        frame = make_frame(self._episode, self.decision, *self._last)
+        return draw_text(frame).plain if self.render_mode == "ansi" else draw_pixels(frame)
 
     def fork(self) -> RoutingEnv:
         """Return an independent copy at the same decision: the same actions give it the same future.
@@ -227,6 +256,24 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
             "completed": len(self.completed),
             "invalid_actions": self._invalid,
         }
+
+
+def _check_render_mode(mode: str | None, known: list[str]) -> str | None:
+    """Return `mode` if it can be drawn here.
+
+    Raises:
+        ConfigError: it is neither None nor `known`.
+        MissingDependencyError: images need pillow.
+    """
+    if mode is not None and mode not in known:
+        near = difflib.get_close_matches(str(mode), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"render_mode must be one of {', '.join(known)} or None, got {mode!r}{hint}")
+    if mode == "rgb_array":
+        from kvgym.envs.viewer.pixels import require_pillow
+
+        require_pillow()
+    return mode
 
 
 def _as_index(action: Any) -> int:

@@ -204,11 +204,34 @@ def test_step__without_a_waiting_request_is_an_error():
         ({"backend": "simulate"}, UnknownNameError, "did you mean 'simulated'"),
         ({"observability": "exakt"}, ConfigError, "did you mean 'exact'"),
         ({"eviction": "lruu"}, UnknownNameError, "did you mean 'lru'"),
+        ({"render_mode": "ansy"}, ConfigError, "one of ansi, rgb_array or None, got .ansy.; did you mean .ansi."),
+        ({"render_mode": 3}, ConfigError, "got 3"),
     ],
 )
 def test_wrong_argument__is_reported_when_the_env_is_made(argument, error, message):
     with pytest.raises(error, match=message):
         RoutingEnv(**argument)
+
+
+def test_render__draws_what_the_mode_says():
+    env = RoutingEnv(WORKLOAD, CLUSTER, render_mode="ansi")
+    with pytest.raises(SimulationError, match="call reset"):
+        env.render()
+    env.reset(seed=0)
+    assert "nothing routed yet" in env.render()
+    env.step(2)
+    assert "request 0 with" in env.render() and "to worker 2" in env.render()
+    env.reset()
+    assert "nothing routed yet" in env.render()
+    play(env)
+    assert "routed 30/30  done 30" in env.render()
+
+
+def test_render__without_a_mode_warns_and_draws_nothing():
+    env = RoutingEnv(WORKLOAD, CLUSTER)
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="render_mode"):
+        assert env.render() is None
 
 
 def test_docstring__shows_the_features_of_the_encoder():
