@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, compare, import and bench."""
+"""The command line: kvgym list, run, watch, compare, import and bench."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ app = typer.Typer(
     help="Compare routing and eviction policies for LLM workers with prefix caches.",
 )
 
+GSP, FLEET, ROUTER, EVICTION = "gsp_small", "l40x4", "lbgr_release", "rlt"
+"""What `run` and `watch` take by default."""
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
 
 
@@ -47,10 +49,10 @@ def list_(
 
 @app.command()
 def run(
-    workload: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "gsp_small",
-    cluster: Annotated[str, typer.Option(help="Preset name or YAML file.")] = "l40x4",
-    routing: Annotated[str, typer.Option(help="Routing controller, or module:attr.")] = "lbgr_release",
-    eviction: Annotated[str, typer.Option(help="Eviction policy, or module:attr.")] = "rlt",
+    workload: Annotated[str, typer.Option(help="Preset name or YAML file.")] = GSP,
+    cluster: Annotated[str, typer.Option(help="Preset name or YAML file.")] = FLEET,
+    routing: Annotated[str, typer.Option(help="Routing controller, or module:attr.")] = ROUTER,
+    eviction: Annotated[str, typer.Option(help="Eviction policy, or module:attr.")] = EVICTION,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the episode.")] = 0,
     records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
     set_: Sets = None,
@@ -59,6 +61,37 @@ def run(
     from kvgym.harness.single import run_single
 
     _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records))
+
+
+@app.command()
+def watch(
+    config: Annotated[str | None, typer.Argument(help="Comparison to take a cell of; none: as for `run`.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Workload by its label; default: the first.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Fleet, likewise.")] = None,
+    routing: Annotated[str | None, typer.Option(help="Routing controller, likewise.")] = None,
+    eviction: Annotated[str | None, typer.Option(help="Eviction policy, likewise.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed; default: the configuration's first, or 0.")] = None,
+    speed: Annotated[float, typer.Option(min=0, help="Simulated seconds a second; 0: as fast as it goes.")] = 5.0,
+    every: Annotated[int, typer.Option(min=0, help="Without a terminal: decisions a picture; 0: ten in all.")] = 0,
+    set_: Sets = None,
+) -> None:
+    """Watch one cell run in the terminal (without one, some pictures are printed); the last line is JSON."""
+    from rich.console import Console
+
+    from kvgym.harness.watch import Watch, pick_cell
+
+    chosen = {"workload": workload, "cluster": cluster, "routing": routing, "eviction": eviction}
+    if config is None:
+        defaults = {"workload": GSP, "cluster": FLEET, "routing": ROUTER, "eviction": EVICTION}
+        chosen = {name: value or defaults[name] for name, value in chosen.items()}
+    cell, first = pick_cell(config, chosen, set_ or [])
+    watching = Watch(cell, first if seed is None else seed, Console(), speed, every)
+    try:
+        result = watching.run()
+    except KeyboardInterrupt:
+        print(f"interrupted: {watching.summary}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    _last_line(result)
 
 
 @app.command()

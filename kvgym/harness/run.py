@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell
 from kvgym.tables import table
+from kvgym.types import Decision
 from kvgym.workloads.base import Workload, WorkloadSource
 
 
@@ -38,8 +40,12 @@ class RunResult:
     decision_s: float
 
 
-def run(cell: Cell, seed: int) -> RunResult:
-    """Run `cell` with `seed`.
+Watcher = Callable[[Backend, Decision, int], None]
+"""Called after each route with the backend, what was decided and for which worker."""
+
+
+def run(cell: Cell, seed: int, watcher: Watcher | None = None) -> RunResult:
+    """Run `cell` with `seed`; a `watcher` may look on.
 
     The seed alone determines workload, arrivals and engine, so every controller of a comparison meets the same
     episode.
@@ -59,6 +65,8 @@ def run(cell: Cell, seed: int) -> RunResult:
         decision_s += clock() - before_s
         decisions += 1
         backend.apply(worker)
+        if watcher is not None:
+            watcher(backend, decision, worker)
     wall_s = clock() - start_s
     return RunResult(backend.records(), backend.stats(), workload.notes, decisions, wall_s, decision_s)
 

@@ -10,7 +10,7 @@ from kvgym.cluster import resolve_cluster
 from kvgym.config import apply_overrides, load_config, resolve_workload
 from kvgym.errors import ConfigError, ResultsError
 from kvgym.harness.grid import Cell
-from kvgym.harness.run import run
+from kvgym.harness.run import RunResult, run
 from kvgym.harness.stats import summarize
 from kvgym.records import write_records
 from kvgym.tables import table
@@ -39,6 +39,17 @@ def run_single(
     Raises:
         KVGymError: a name, a setting or the file is not acceptable.
     """
+    cell = single_cell(workload, cluster, routing, eviction, overrides)
+    if records is not None and not records.parent.is_dir():
+        raise ResultsError(f"cannot write {records}: no folder {records.parent}")
+    result = run(cell, seed)
+    if records is not None:
+        write_records(records, result.records)
+    return outcome(cell, seed, result)
+
+
+def single_cell(workload: str, cluster: str, routing: str, eviction: str, overrides: Iterable[str]) -> Cell:
+    """Return the cell that these names and settings describe; arguments and errors as for `run_single`."""
     data: dict[str, Any] = {
         "workload": load_config("workloads", workload),
         "cluster": load_config("clusters", cluster),
@@ -50,13 +61,12 @@ def run_single(
         raise ConfigError(f"--set takes workload.*, cluster.* or options.*, got {unknown[0]!r}")
     table("routing").load(routing)
     table("eviction").load(eviction)
-    if records is not None and not records.parent.is_dir():
-        raise ResultsError(f"cannot write {records}: no folder {records.parent}")
     source, fleet = resolve_workload(data["workload"]), resolve_cluster(data["cluster"])
-    cell = Cell(workload, source, cluster, fleet, routing, routing, data["options"], eviction, {})
-    result = run(cell, seed)
-    if records is not None:
-        write_records(records, result.records)
+    return Cell(workload, source, cluster, fleet, routing, routing, data["options"], eviction, {})
+
+
+def outcome(cell: Cell, seed: int, result: RunResult) -> dict[str, Any]:
+    """Return names, seed, metrics and timing of a finished run."""
     return {
         **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
         "seed": seed,

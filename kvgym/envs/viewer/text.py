@@ -26,7 +26,17 @@ def draw_text(frame: Frame, width: int = WIDTH, lines: int = LINES) -> Text:
     body = [_line(frame, w, width) for w in range(workers)] if workers <= lines else _grid(frame, columns, lines)
     if workers <= lines:
         body.insert(0, Text("   worker  queued  running  in flight    KV  cache by prefix", _QUIET))
-    return Text("\n", no_wrap=True, overflow="crop").join([Text("  ".join(totals(frame))), _decision(frame), *body])
+    return Text("\n", no_wrap=True, overflow="crop").join([*_headline(frame, width), _decision(frame), *body])
+
+
+def _headline(frame: Frame, width: int) -> list[Text]:
+    """Return the totals in as many lines as they need."""
+    lines = [""]
+    for total in totals(frame):
+        if lines[-1] and len(lines[-1]) + 2 + len(total) > width:
+            lines.append("")
+        lines[-1] += f"{'  ' if lines[-1] else ''}{total}"
+    return [Text(line) for line in lines]
 
 
 def totals(frame: Frame) -> list[str]:
