@@ -25,7 +25,7 @@ ALLOWED = {
     # Controllers see decisions and the engine's policy API, never who runs them. `workloads` is there for the forest.
     "controllers": {"bottom", "workloads", "sim", "controllers"},
 }
-OPTIONAL = {"aiohttp", "matplotlib", "ray", "sglang", "stable_baselines3", "tensorboard", "tokenizers", "torch"}
+OPTIONAL = {"PIL", "aiohttp", "matplotlib", "ray", "sglang", "stable_baselines3", "tensorboard", "tokenizers", "torch"}
 FILES = sorted(path for package in ("kvgym", "controllers") for path in (ROOT / package).rglob("*.py"))
 
 

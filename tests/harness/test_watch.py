@@ -142,6 +142,7 @@ def test_in_a_terminal__redraws_and_ends_with_json(config, tmp_path):
     assert json.loads(terminal.last_line())["completed"] == 40
 
 
+@pytest.mark.slow
 def test_in_a_terminal__keeps_the_pace(config, tmp_path):
     """The last request arrives after about two simulated seconds, and `speed` says how long that takes."""
     seconds = {}
