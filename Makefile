@@ -2,20 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ORACLE := .oracle
+LIVE := .live
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests that need no compiled engine.
 FAST := tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_records.py \
 	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
 
-.PHONY: quickstart test check bench oracle clean
+.PHONY: quickstart test check bench serving clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
-test: $(VENV)/.dev oracle
-	KVGYM_ORACLE_PYTHON=$(abspath $(ORACLE)/bin/python) $(BIN)/python -m pytest -ra -n 2 --dist worksteal
+test: $(VENV)/.dev serving
+	KVGYM_LIVE_PYTHON=$(abspath $(LIVE)/bin/python) $(BIN)/python -m pytest -ra -n 2 --dist worksteal
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -27,8 +27,8 @@ bench: $(VENV)/.lean
 	$(BIN)/kvgym bench --json
 
 # An environment of its own, so that SGLang's pins never meet ours; the script does nothing when it is up to date.
-oracle:
-	PYTHON=$(PYTHON) scripts/setup_oracle.sh $(ORACLE)
+serving:
+	PYTHON=$(PYTHON) scripts/setup_live.sh $(LIVE)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,4 +43,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.lean
 
 clean:
-	rm -rf $(VENV) $(ORACLE) results
+	rm -rf $(VENV) $(LIVE) results

@@ -353,3 +353,19 @@ def peek(c: Cache, w: int, node: int, tokens: int) -> int:
         if depth < c.slots[child].d1:
             break
     return depth
+
+
+@njit()
+def split_node(c: Cache, w: int, node: int, upper: int, depth: int) -> None:
+    """Cut forest node `node` at `depth`: the unused node `upper` becomes its upper half; levels below are the caller's.
+
+    Only for a cache of one worker in which one slot fills the node; the slot itself splits at the next match or insert
+    that ends there.
+    """
+    low, up = c.nodes[node], c.nodes[upper]
+    s = lookup(c, w, node, i64(low.start))
+    table_remove(c, s)
+    up.parent, up.level, up.start, up.end = low.parent, low.level, low.start, depth
+    low.parent, low.start = upper, depth
+    c.slots[s].first = upper
+    table_add(c, s)

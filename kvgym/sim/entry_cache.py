@@ -47,3 +47,15 @@ def unlock(c: Cache, w: int, s: int, bound: Any) -> None:
 def look(c: Cache, w: int, node: int, tokens: int) -> int:
     """`cache.peek`."""
     return cache.peek(c, w, node, tokens)
+
+
+@on_cache(INT, INT, INT)
+def find(c: Cache, w: int, node: int) -> int:
+    """Return the slot of worker w that begins where forest node `node` begins, or -1."""
+    return cache.lookup(c, w, node, i64(c.nodes[node].start))
+
+
+@on_cache(VOID, INT, INT, INT, INT)
+def split_node(c: Cache, w: int, node: int, upper: int, depth: int) -> None:
+    """`cache.split_node`."""
+    cache.split_node(c, w, node, upper, depth)

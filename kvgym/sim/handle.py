@@ -101,6 +101,24 @@ class CacheHandle:
             self._entry.serve_eviction(self.cache, worker, self._bound)
         return int(self.cache.workers["evicted"][worker]) - before
 
+    def evict_slots(self, worker: int, tokens: int) -> list[int]:
+        """`evict`; return the slots that are gone, in the order in which they went (their last fields still stand)."""
+        slots, before = [], int(self.cache.clock["free_slot"][0])
+        self.evict(worker, tokens)
+        slot = int(self.cache.clock["free_slot"][0])
+        while slot != before:
+            slots.append(slot)
+            slot = int(self.cache.slots["parent"][slot])
+        return slots[::-1]
+
+    def find(self, worker: int, node: int) -> int:
+        """Return the slot that begins where forest node `node` begins, or -1."""
+        return int(self._entry.find(self.cache, worker, node))
+
+    def split_node(self, worker: int, node: int, upper: int, depth: int) -> None:
+        """Make the unused forest node `upper` the upper half of `node`, cut at `depth`; see `kvgym.sim.cache`."""
+        self._entry.split_node(self.cache, worker, node, upper, depth)
+
     def free_tokens(self, worker: int) -> int:
         """Tokens of the pool that nobody holds."""
         return int(self.cache.workers["free"][worker])

@@ -1,4 +1,4 @@
-"""Fixtures that talk to the oracle: SGLang's RadixCache in its own Python (see scripts/setup_oracle.sh)."""
+"""Fixtures that talk to the oracle: SGLang's RadixCache in its own Python (see scripts/setup_live.sh)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Oracle:
 
 @pytest.fixture(scope="session")
 def oracle(repo_root: Path) -> Iterator[Oracle]:
-    named = os.environ.get("KVGYM_ORACLE_PYTHON")
-    python = Path(named) if named else repo_root / ".oracle/bin/python"
+    named = os.environ.get("KVGYM_LIVE_PYTHON")
+    python = Path(named) if named else repo_root / ".live/bin/python"
     if not python.is_file():
-        pytest.skip(f"no oracle at {named or '.oracle/bin/python'}; run `scripts/setup_oracle.sh .oracle`")
+        pytest.skip(f"no oracle at {named or '.live/bin/python'}; run `scripts/setup_live.sh .live`")
     oracle = Oracle(python)
     yield oracle
     oracle.close()

@@ -30,7 +30,6 @@ import types
 from array import array
 from typing import Any
 
-import standins  # noqa: F401  # first: sglang's imports need it
 import torch
 from sglang.srt.mem_cache import radix_cache
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
@@ -44,24 +43,30 @@ class _Pool:
     """Stands for the KV pool: RadixCache only tells it which slots an eviction has freed."""
 
     device = torch.device("cpu")
+    size = 1 << 20
 
     def free_segment(self, indices: torch.Tensor, start_pos: int) -> None:
         """Accept freed slots (the drivers count tokens themselves)."""
 
 
 class Cache:
-    """SGLang's RadixCache with token arrays in and token counts out."""
+    """SGLang's RadixCache with token arrays in and token counts out; "kvgym-NAME" puts kvgym's policy into it."""
 
     def __init__(self, page_size: int, policy: str) -> None:
-        self.tree = radix_cache.RadixCache(
-            CacheInitParams(
-                disable=False,
-                req_to_token_pool=None,
-                token_to_kv_pool_allocator=_Pool(),
-                page_size=page_size,
-                eviction_policy=policy,
-            )
+        ours = policy.removeprefix("kvgym-")
+        params = CacheInitParams(
+            disable=False,
+            req_to_token_pool=None,
+            token_to_kv_pool_allocator=_Pool(),
+            page_size=page_size,
+            eviction_policy="lru" if ours != policy else policy,
         )
+        if ours != policy:
+            from kvgym.backends.sglang.radix import PolicyRadixCache
+
+            self.tree = PolicyRadixCache(params, ours, seed=0)
+        else:
+            self.tree = radix_cache.RadixCache(params)
         self._slots = torch.zeros(0, dtype=torch.int64)
 
     def match(self, tokens: array[int]) -> tuple[int, Any]:

@@ -1,0 +1,1 @@
+"""The live backend: real SGLang servers over HTTP, and kvgym's eviction policies inside them."""
