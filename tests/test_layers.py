@@ -25,13 +25,9 @@ ALLOWED = {
     # Controllers see decisions and the engine's policy API, never who runs them. `workloads` is there for the forest.
     "controllers": {"bottom", "workloads", "sim", "controllers"},
 }
-<<<<<<< HEAD
 OPTIONAL = {"PIL", "aiohttp", "matplotlib", "ray", "sglang", "stable_baselines3", "tensorboard", "tokenizers", "torch"}
-=======
-OPTIONAL = {"aiohttp", "matplotlib", "ray", "sglang", "stable_baselines3", "tensorboard", "tokenizers", "torch"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.radix"}
 """Imported by an SGLang server only, where sglang is at hand."""
->>>>>>> f97c387 (kvgym's eviction policies inside an unmodified SGLang; one environment with a CPU-serving SGLang takes the oracle's place)
 FILES = sorted(path for package in ("kvgym", "controllers") for path in (ROOT / package).rglob("*.py"))
 
 
