@@ -7,6 +7,9 @@ Metric definitions used everywhere:
     ttft_s    = first_token_s - arrival_s        time to first token
     tpot_s    = (finish_s - first_token_s) / (output_tokens - 1)   time per output token, output_tokens >= 2
     hit rate  = sum(hit_tokens) / sum(prompt_tokens) over completed requests
+    goodput   = completed requests with ttft_s, tpot_s and latency_s at most the limits that were given (`kvgym.slo`);
+                a request of one output token has no tpot_s and keeps any limit on it
+    slowdown  = latency_s / (finish_s - admitted_s)                how much waiting stretched a request, >= 1
 """
 
 from __future__ import annotations

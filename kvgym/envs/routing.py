@@ -16,7 +16,7 @@ from kvgym.backends.base import Backend, Progress, check_observability
 from kvgym.cluster import resolve_cluster
 from kvgym.config import resolve_workload
 from kvgym.encoding import encode, observation_space
-from kvgym.envs.rewards.weighted import WeightedReward
+from kvgym.envs.rewards.weighted import Term, WeightedReward
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.tables import table
 from kvgym.types import RECORD, Decision, FleetSpec
@@ -64,12 +64,15 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     | workers | 8 | miss | tokens of this prompt that it would have to compute | log(tokens, 2^20) | 0 | 1 |
 
     ## Rewards
-    A weighted sum of named terms; ``info["rewards"]`` holds them unweighted, in seconds. Each covers the time since
-    the last step, the last step everything until the fleet has drained, so undiscounted returns equal the metric:
+    A weighted sum of named terms; ``info["rewards"]`` holds them unweighted. Each covers the time since the last step,
+    the last step everything until the fleet has drained, so undiscounted returns equal the metric:
 
-    - ``latency``: minus the area under the number of requests in the system; sums to minus the total latency.
-    - ``ttft``: minus the area under the number of requests without a first token; sums to minus the total TTFT.
-    - ``makespan``: minus the increase of the largest accumulated load; sums to minus ``makespan_load_s``.
+    - ``latency`` (s): minus the area under the number of requests in the system; sums to minus the total latency.
+    - ``ttft`` (s): minus the area under the number of requests without a first token; sums to minus the total TTFT.
+    - ``makespan`` (s): minus the increase of the largest accumulated load; sums to minus ``makespan_load_s``.
+    - ``slo`` (requests): those answered within its options ``ttft_s``, ``tpot_s`` and ``latency_s`` (at least one),
+      as in ``{"slo": {"weight": 1.0, "ttft_s": 2.0}}``; sums to the goodput of the whole run.
+    - ``cache`` (tokens): prompt tokens of answered requests that were found in a cache; sums to ``hit_tokens``.
 
     ## Starting state
     Empty caches, idle workers, the first request at the router. `reset(seed=n)` seeds the environment, every reset
@@ -81,11 +84,12 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     only by the ``max_episode_steps`` of `gymnasium.make`.
 
     ## Arguments
-    All survive `EnvSpec.to_json` as names, paths (strings) and maps.
+    All survive `EnvSpec.to_json` as names, paths (strings) and maps; a callable reward does not.
 
     - ``workload``: preset of configs/workloads, path of a YAML file, or a map with ``source``.
     - ``cluster``: preset of configs/clusters, path, or map of `kvgym.cluster.ClusterConfig` fields.
-    - ``reward``: name of one term, map term -> weight, or path of a YAML file with such a map.
+    - ``reward``: name of one term, or ``module:attr``; a map term -> weight (or a map of ``weight`` and options); path
+      of a YAML file with such a map; or a callable (see `kvgym.envs.rewards`).
     - ``backend``: where requests are served: ``simulated``.
     - ``observability``: ``router`` (the hit is what the router remembers of its own sending) or ``exact`` (what the
       worker's cache really holds).
@@ -126,7 +130,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         self,
         workload: str | Mapping[str, Any] = "gsp_default",
         cluster: str | Mapping[str, Any] = "l40x4",
-        reward: str | Mapping[str, float] = "latency",
+        reward: str | Mapping[str, Any] | Term = "latency",
         backend: str = "simulated",
         observability: str = "router",
         eviction: str = "lru",

@@ -56,6 +56,30 @@ def test_return__equals_the_metric(workload):
     assert infos[-1]["time_s"] == records["finish_s"].max()
 
 
+@pytest.mark.parametrize("workload", [WORKLOAD, CHAT], ids=["open", "chat"])
+def test_return__equals_goodput_and_saved_tokens(workload):
+    reward = {"slo": {"weight": 10.0, "ttft_s": 0.07, "latency_s": 0.17}, "cache": 0.001}
+    env = RoutingEnv(workload, CLUSTER, reward=reward)
+    total, infos = play(env)
+    records, sums = env.records(), {name: sum(i["rewards"][name] for i in infos) for name in infos[0]["rewards"]}
+    latency_s, ttft_s = (records[name] - records["arrival_s"] for name in ("finish_s", "first_token_s"))
+    good = ((latency_s <= 0.17) & (ttft_s <= 0.07)).sum()
+    assert 0 < good < len(records)
+    assert sums == {"slo": good, "cache": records["hit_tokens"].sum()}
+    assert total == pytest.approx(10.0 * good + 0.001 * records["hit_tokens"].sum())
+
+
+def test_reward__may_be_a_callable_that_does_not_survive_json():
+    def answers(before, after, records):
+        return float(len(records))
+
+    env = gymnasium.make("kvgym/Routing-v0", workload=WORKLOAD, cluster=CLUSTER, reward=answers)
+    total, infos = play(env.unwrapped)
+    assert total == 30 == sum(info["rewards"]["answers"] for info in infos)
+    with pytest.raises((TypeError, ValueError), match=r"function|callable"):
+        env.spec.to_json()
+
+
 def test_rejected_request__ends_at_once_and_costs_nothing():
     rows = [{"path": [["long", 700]]}, {"path": [["short", 10]], "arrival_s": 1.0}]
     env = RoutingEnv({"source": "fixed", "rows": rows}, {"workers": 2, "capacity_tokens": 600})

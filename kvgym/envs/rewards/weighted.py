@@ -1,46 +1,104 @@
-"""A reward made of named terms and weights."""
+"""A reward made of named terms, their weights and their options."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
 from kvgym.backends.base import Progress
-from kvgym.config import load_yaml
-from kvgym.errors import ConfigError
+from kvgym.config import build, load_yaml
+from kvgym.errors import ConfigError, SimulationError
 from kvgym.tables import table
+
+Term = Callable[[Progress, Progress, np.ndarray], float]
 
 
 class WeightedReward:
     """The weighted sum of reward terms.
 
     Args:
-        given: name of one term (weight 1), a map term -> weight, or the path of a YAML file with such a map.
+        given: name of one term (weight 1); a map term -> weight, or term -> map of ``weight`` (default 1) and the
+            term's options, as in ``{latency: 0.1, slo: {weight: 1.0, ttft_s: 2.0}}``; the path of a YAML file with
+            such a map; or a term itself, a callable, which goes by its ``__name__``.
 
     Raises:
-        ConfigError: there is no term, or a weight is no finite number.
+        ConfigError: there is no term, a weight is no finite number, or a term does not take its options.
         UnknownNameError: no such term.
     """
 
-    def __init__(self, given: str | Path | Mapping[str, float]) -> None:
-        if isinstance(given, Mapping):
-            weights = dict(given)
-        elif str(given).endswith((".yaml", ".yml")):
-            weights = load_yaml(given)
-        else:
-            weights = {str(given): 1.0}
-        if not weights:
+    def __init__(self, given: str | Path | Mapping[str, Any] | Term) -> None:
+        self.weights: dict[str, float] = {}
+        self._terms: dict[str, Term] = {}
+        if not isinstance(given, str | Path | Mapping):
+            self._add_own(given)
+            return
+        entries: Mapping[str, Any] = given if isinstance(given, Mapping) else {str(given): 1.0}
+        if not isinstance(given, Mapping) and str(given).endswith((".yaml", ".yml")):
+            entries = load_yaml(given)
+        if not entries:
             raise ConfigError("reward has no terms; give at least one, as in {latency: 1.0}")
-        for name, weight in weights.items():
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
-                raise ConfigError(f"reward: the weight of {name!r} must be a finite number, got {weight!r}")
-        self.weights = {name: float(weight) for name, weight in weights.items()}
-        self._terms = {name: table("rewards").load(name) for name in self.weights}
+        for name, entry in entries.items():
+            options = {**entry} if isinstance(entry, Mapping) else {"weight": entry}
+            self.weights[name] = _weight(name, options.pop("weight", 1.0))
+            self._terms[name] = _term(name, options)
 
     def __call__(self, before: Progress, after: Progress, records: np.ndarray) -> tuple[float, dict[str, float]]:
-        """Return the reward of one step and its unweighted terms."""
+        """Return the reward of one step and its unweighted terms.
+
+        Raises:
+            SimulationError: a term gave no finite number.
+        """
         terms = {name: float(term(before, after, records)) for name, term in self._terms.items()}
-        return sum(weight * terms[name] for name, weight in self.weights.items()), terms
+        total = sum(weight * terms[name] for name, weight in self.weights.items())
+        if not math.isfinite(total):
+            raise SimulationError(f"reward terms must be finite numbers, got {terms}")
+        return total, terms
+
+    def _add_own(self, given: Any) -> None:
+        if not callable(given):
+            raise ConfigError(f"reward must be a name, a map, a path or a callable, got {given!r}")
+        name = getattr(given, "__name__", type(given).__name__)
+        self.weights, self._terms = {name: 1.0}, {name: given}
+
+
+def _weight(name: str, weight: Any) -> float:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+        raise ConfigError(f"reward: the weight of {name!r} must be a finite number, got {weight!r}")
+    return float(weight)
+
+
+def _term(name: Any, options: dict[str, Any]) -> Term:
+    """Return the term called `name`: a function, or an object of a class made with its options."""
+    if not isinstance(name, str):
+        raise ConfigError(f"reward: a term's name must be text, got {name!r}")
+    found: Any = table("rewards").load(name)
+    if not callable(found):
+        raise ConfigError(f"reward term {name!r} must be a function or a class of such objects, got {found!r}")
+    if inspect.isclass(found):
+        return _made(found, name, options)
+    if options:
+        raise ConfigError(f"reward: {name!r} has no option {next(iter(options))!r}; it takes a weight only")
+    return found
+
+
+def _made(cls: Any, name: str, options: dict[str, Any]) -> Any:
+    """Return an object of a term's class."""
+    if not dataclasses.is_dataclass(cls):
+        try:
+            return cls(**options)
+        except TypeError as error:
+            raise ConfigError(f"reward: {name!r} does not take {options}: {error}") from error
+    known = ["weight", *(spec.name for spec in dataclasses.fields(cls))]
+    for key in options:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"unknown key {key!r} in reward.{name}{hint}; allowed: {', '.join(known)}")
+    return build(cast(type, cls), options, f"reward.{name}")

@@ -5,11 +5,29 @@ import pytest
 
 from kvgym.backends.base import Progress
 from kvgym.envs.rewards.weighted import WeightedReward
-from kvgym.errors import ConfigError, UnknownNameError
-from kvgym.types import RECORD
+from kvgym.errors import ConfigError, SimulationError, UnknownNameError
+from kvgym.types import DONE, FAILED, RECORD
 
 BEFORE, AFTER = Progress(1.0, 10.0, 4.0, 2.0), Progress(3.0, 16.0, 5.0, 2.5)
 RECORDS = np.zeros(3, RECORD)
+
+
+class Scaled:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def __call__(self, before: Progress, after: Progress, records: np.ndarray) -> float:
+        return self.factor * len(records)
+
+
+def answered(*rows: tuple) -> np.ndarray:
+    """Return RECORD rows from (arrival, first token, finish[, status]), ten tokens each."""
+    out = np.zeros(len(rows), RECORD)
+    out["output_tokens"] = 10
+    for record, (arrival_s, first_s, finish_s, *status) in zip(out, rows, strict=True):
+        record["arrival_s"], record["first_token_s"], record["finish_s"] = arrival_s, first_s, finish_s
+        record["status"] = status[0] if status else DONE
+    return out
 
 
 def finished(before: Progress, after: Progress, records: np.ndarray) -> float:
@@ -40,12 +58,80 @@ def test_file__holds_the_map(tmp_path):
     assert WeightedReward(str(path)).weights == {"latency": 1.0, "ttft": 0.1}
 
 
+def test_file__may_give_options(tmp_path):
+    path = tmp_path / "reward.yaml"
+    path.write_text("slo: {weight: 2, latency_s: 3.5}\n")
+    reward, terms = WeightedReward(str(path))(BEFORE, AFTER, answered((0.0, 1.0, 3.5), (0.0, 1.0, 4.0)))
+    assert (reward, terms) == (2.0, {"slo": 1.0})
+
+
+def test_slo__counts_answers_within_every_limit():
+    rows = answered((0.0, 1.0, 3.0), (0.0, 2.5, 3.0), (5.0, 6.0, 20.0), (1.0, 2.0, 3.0, FAILED))
+    for options, count in (({"ttft_s": 1.0}, 2), ({"ttft_s": 1.0, "latency_s": 3.0}, 1), ({"latency_s": 15.0}, 3)):
+        assert WeightedReward({"slo": options})(BEFORE, AFTER, rows) == (count, {"slo": count})
+
+
+def test_cache__counts_the_tokens_of_answered_requests_only():
+    rows = answered((0.0, 1.0, 3.0), (0.0, 2.5, 3.0), (1.0, 2.0, 3.0, FAILED))
+    rows["hit_tokens"] = 7, 5, 100
+    assert WeightedReward({"cache": 0.5})(BEFORE, AFTER, rows) == (6.0, {"cache": 12.0})
+
+
+def test_callable__goes_by_its_name():
+    class Waiting:
+        def __call__(self, before, after, records):
+            return before.no_token_s - after.no_token_s
+
+    assert WeightedReward(finished)(BEFORE, AFTER, RECORDS) == (3.0, {"finished": 3.0})
+    assert WeightedReward(Waiting())(BEFORE, AFTER, RECORDS) == (-1.0, {"Waiting": -1.0})
+
+
+def test_own_class__takes_its_options(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "my_rewards", sys.modules[__name__])
+    reward, terms = WeightedReward({"my_rewards:Scaled": {"factor": 3, "weight": 2}})(BEFORE, AFTER, RECORDS)
+    assert (reward, terms) == (18.0, {"my_rewards:Scaled": 9.0})
+    with pytest.raises(ConfigError, match=r"'my_rewards:Scaled' does not take \{'facter': 3\}"):
+        WeightedReward({"my_rewards:Scaled": {"facter": 3}})
+    with pytest.raises(ConfigError, match="'my_rewards:BEFORE' must be a function"):
+        WeightedReward("my_rewards:BEFORE")
+
+
+def test_nan__is_an_error_that_names_the_term():
+    with pytest.raises(SimulationError, match=r"must be finite numbers, got \{'bad': nan\}"):
+
+        def bad(before, after, records):
+            return float("nan")
+
+        WeightedReward(bad)(BEFORE, AFTER, RECORDS)
+
+
 def test_unknown_term__names_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown reward term 'latencyy'; did you mean 'latency'"):
         WeightedReward("latencyy")
 
 
-@pytest.mark.parametrize("given", [{}, {"latency": "much"}, {"latency": float("inf")}, {"latency": True}])
-def test_wrong_map__is_an_error(given):
-    with pytest.raises(ConfigError, match="reward"):
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "reward has no terms"),
+        ({"latency": "much"}, "weight of 'latency' must be a finite number, got 'much'"),
+        ({"latency": float("inf")}, "weight of 'latency' must be a finite number, got inf"),
+        ({"slo": {"weight": float("nan"), "ttft_s": 1}}, "weight of 'slo' must be a finite number, got nan"),
+        ({"latency": True}, "weight of 'latency' must be a finite number, got True"),
+        ({"latency": None}, "weight of 'latency' must be a finite number, got None"),
+        ({"latency": {"ttft_s": 1}}, "'latency' has no option 'ttft_s'"),
+        ({3: 1.0}, "a term's name must be text, got 3"),
+        (5, "reward must be a name, a map, a path or a callable, got 5"),
+        ("slo", "reward.slo: a service level objective needs at least one limit of ttft_s, tpot_s, latency_s"),
+        ({"slo": {"ttft": 1}}, "unknown key 'ttft' in reward.slo; did you mean 'ttft_s'"),
+        ({"slo": {"ttft_s": -1}}, "reward.slo: ttft_s must be above 0, got -1"),
+        ({"slo": {"ttft_s": "fast"}}, "reward.slo.ttft_s must be a number, got str"),
+        ({"slo": {"ttft_s": float("nan")}}, "reward.slo.ttft_s must be a finite number, got nan"),
+        ({"slo": [1]}, r"weight of 'slo' must be a finite number, got \[1\]"),
+    ],
+)
+def test_wrong_reward__is_an_error(given, message):
+    with pytest.raises(ConfigError, match=message):
         WeightedReward(given)
