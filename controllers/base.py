@@ -18,6 +18,10 @@ class Controller(Protocol):
 
     The caller resets it at the start of an episode, then, for every request, first shows it what has finished since
     the last decision and then asks it.
+
+    A controller that predicts latencies may have an attribute ``predicted_s`` (float): after each `act`, the seconds
+    from this decision to the end of the answer that it expects at the worker it has chosen; -1: no prediction. Runs
+    write it to RECORD.predicted_s, and reports compare it with what came.
     """
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
@@ -38,6 +42,7 @@ class RoutingController:
 
     spec: FleetSpec
     rng: np.random.Generator
+    predicted_s: float = -1.0
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start an episode; subclasses that remember something extend this."""

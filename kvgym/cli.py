@@ -57,7 +57,7 @@ def run(
     records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
     set_: Sets = None,
 ) -> None:
-    """Run one cell with one seed (settings: workload.*, cluster.*, options.*); the last line is JSON."""
+    """Run one cell with one seed; --set reaches workload.*, cluster.*, options.*, slo.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
     _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records))
@@ -120,7 +120,8 @@ def compare(
         raise typer.Exit(130) from None
     print(text_tables(done.summary))
     print(f"files: {done.folder} (report.md, summary.csv, summary.json, timing.csv, manifest.json, records/)")
-    _last_line({"out": str(done.folder), "cells": [cell.brief for cell in done.summary.cells]})
+    cells = [cell.brief for cell in done.summary.cells]
+    _last_line({"out": str(done.folder), "deterministic": done.deterministic, "cells": cells})
 
 
 @app.command("import")

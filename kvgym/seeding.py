@@ -14,5 +14,5 @@ def stream_seed(seed: int, name: str) -> int:
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """Return numpy's generator for the stream `name` ("workload", "arrivals", "controller", "engine") of `seed`."""
+    """Return numpy's generator for the stream `name` ("workload", "arrivals", "classes", ...) of `seed`."""
     return np.random.default_rng(stream_seed(seed, name))

@@ -67,8 +67,8 @@ class LBGR(RoutingController):
       second of prefill makes everybody else at that worker wait too. This is not in the paper, whose estimate
       looks at one request only; 0 switches it off.
 
-    Needs no engine metrics: its own in-flight counts, latencies and first-token times. `predicted_s` keeps E_ij of each
-    decision with the full residual, for comparison with what came. Masks: masked workers are left out.
+    Needs no engine metrics: its own in-flight counts, latencies and first-token times. `predicted_s` is E_ij of the
+    last decision with the full residual, seconds. Masks: masked workers are left out.
 
     A failed request empties the index of its worker, whose cache is gone. A request routed again first releases what
     it held.
@@ -119,7 +119,7 @@ class LBGR(RoutingController):
         self.work_s = np.zeros(spec.workers)  # drains
         self.held_s = np.zeros(spec.workers)  # costs in flight
         self.inflight = np.zeros(spec.workers, np.int64)
-        self.predicted_s = np.full(1024, np.nan)
+        self.predicted_s = -1.0
         self._weights = np.array([self.keep, self.trust, self.miss_price])
         self._held: dict[int, _Reservation] = {}
         self._now_s = 0.0
@@ -137,7 +137,7 @@ class LBGR(RoutingController):
         )  # fmt: skip
         best = least(out[3], decision.mask)
         worker = int(best[0] if len(best) == 1 else best[self.rng.integers(len(best))])
-        cost_s, base_s, predicted_s, _ = out[:, worker].tolist()
+        cost_s, base_s, self.predicted_s, _ = out[:, worker].tolist()
         row = phi[worker]
         sent = self.rate.sent(worker, time_s, float(row[1]), float(row[2]))
         self._held[request] = _Reservation(worker, decision.node, time_s, cost_s, base_s, row, sent)
@@ -145,7 +145,6 @@ class LBGR(RoutingController):
         self.held_s[worker] += cost_s
         self.inflight[worker] += 1
         self.cache.remember(worker, decision.node, time_s)
-        self._note(request, predicted_s)
         return worker
 
     def observe(self, records: np.ndarray) -> None:
@@ -185,9 +184,3 @@ class LBGR(RoutingController):
         self.held_s[worker] = max(self.held_s[worker] - held.cost_s, 0.0) if self.inflight[worker] else 0.0
         self.work_s[worker] = min(self.work_s[worker], self.held_s[worker])
         self.rate.ended(worker, held.sent, first_token_s)
-
-    def _note(self, request: int, predicted_s: float) -> None:
-        if request >= len(self.predicted_s):
-            more = max(len(self.predicted_s), request + 1 - len(self.predicted_s))
-            self.predicted_s = np.concatenate((self.predicted_s, np.full(more, np.nan)))
-        self.predicted_s[request] = predicted_s

@@ -59,6 +59,8 @@ class LBGRRelease(RoutingController):
     - When it is done, failed or rejected, the rest of its contribution, added * (keep/parts)^ticks rounded, is
       released, never below 0. Only done requests teach. A request that is routed again first releases what it held.
 
+    The smallest prediction is one of E in milliseconds, as its bias is learned from E; `predicted_s` is it in seconds.
+
     Masks: masked workers are skipped in the scan.
 
     One thing differs from the release. It keeps a 4x4 covariance whose three masked diagonal entries are divided by
@@ -114,6 +116,7 @@ class LBGRRelease(RoutingController):
         self._variance = np.full(spec.workers, self.p0)
         self._inflight: dict[int, _Reservation] = {}
         self._tick = 0
+        self.predicted_s = -1.0
 
     def act(self, decision: Decision) -> int:
         """Return the worker of smallest prediction, reserve its load and remember the prompt there."""
@@ -125,6 +128,7 @@ class LBGRRelease(RoutingController):
         base_ms = np.maximum(self.ms_per_char * uncached, 1.0)
         worker = int(_choose(base_ms, self.load_ms, self.bias_ms, decision.mask, self.margin_ms))
         base = float(base_ms[worker])
+        self.predicted_s = max(1.0, base + float(self.load_ms[worker] + self.bias_ms[worker])) / 1000.0
         held = _Reservation(worker, decision.node, decision.time_s, base, int(self.load_ms[worker]), int(base + 0.5))
         self._inflight[decision.request] = held
         self.load_ms[worker] += held.added_ms

@@ -29,10 +29,11 @@ Task = tuple[Cell, int]
 
 @dataclass(frozen=True)
 class Comparison:
-    """A finished comparison: where it lies and what came out."""
+    """A finished comparison: where it lies, what came out, and whether a rerun gives the same."""
 
     folder: Path
     summary: Summary
+    deterministic: bool = True
 
 
 def compare(
@@ -65,9 +66,9 @@ def compare(
     # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.
     tasks = [(cell, seed) for group in _by_workload(cells) for seed in config.seed_list for cell in group]
     _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
-    summary = summarize_grid(cells, config.seed_list, baseline, store, config.warmup_s)
+    summary = summarize_grid(cells, config.seed_list, baseline, store, config.warmup_s, config.slo)
     write_report(folder, config, summary, skipped)
-    return Comparison(folder, summary)
+    return Comparison(folder, summary, config.deterministic)
 
 
 def _by_workload(cells: list[Cell]) -> list[list[Cell]]:

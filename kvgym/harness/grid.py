@@ -8,12 +8,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kvgym.cluster import ClusterConfig, resolve_cluster
 from kvgym.config import build, option, resolve_workload, to_plain
 from kvgym.errors import ConfigError, WorkloadError
-from kvgym.harness.stats import METRICS
+from kvgym.harness.charge import Charge, check_charge
+from kvgym.harness.stats import METRICS, check_warmup
+from kvgym.slo import SLO
 from kvgym.tables import table
 from kvgym.workloads.base import WorkloadSource
 from kvgym.workloads.rows import locate
@@ -71,7 +73,13 @@ class CompareConfig:
     cells: tuple[_Pair, ...] = option((), "explicit pairs in place of routing x eviction")
     seeds: int | tuple[int, ...] = option(3, "number of seeds (0, 1, ...), or the seeds")
     baseline: _Pair | None = option(None, "the pair that ratios refer to; none: the first")
-    warmup_s: float = option(0.0, "requests arriving earlier are left out of latencies and hit rate", "s")
+    warmup_s: float = option(0.0, "requests arriving earlier are left out of what is measured per request", "s")
+    slo: SLO | None = option(
+        None, "limits ttft_s, tpot_s, latency_s that goodput is measured against; none: no goodput"
+    )
+    charge_decision_time: float | Literal["measured"] = option(
+        0.0, "what each decision takes in simulated time, or 'measured' (then no two runs are the same)", "s"
+    )
     notes: str = option("", "text for the report")
 
     def __post_init__(self) -> None:
@@ -85,8 +93,8 @@ class CompareConfig:
             raise ConfigError("workloads, clusters and seeds must not be empty")
         if min(self.seed_list) < 0 or len(set(self.seed_list)) != len(self.seed_list):
             raise ConfigError(f"seeds must be distinct and not negative, got {list(self.seed_list)}")
-        if self.warmup_s < 0:
-            raise ConfigError(f"warmup_s must not be negative, got {self.warmup_s}")
+        check_warmup(self.warmup_s)
+        check_charge(self.charge_decision_time)
         for pair in self.cells:
             if unknown := sorted(set(pair.published) - set(METRICS)):
                 raise ConfigError(f"unknown published metric {unknown[0]!r}; known: {', '.join(METRICS)}")
@@ -95,6 +103,11 @@ class CompareConfig:
     def seed_list(self) -> tuple[int, ...]:
         """The seeds."""
         return self.seeds if isinstance(self.seeds, tuple) else tuple(range(self.seeds))
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a rerun gives the same results."""
+        return self.charge_decision_time != "measured"
 
     @property
     def pairs(self) -> tuple[_Pair, ...]:
@@ -115,6 +128,7 @@ class Cell:
     options: Mapping[str, Any]
     eviction: str
     published: Mapping[str, float]
+    charge_decision_time: Charge = 0.0
 
     @property
     def labels(self) -> tuple[str, str, str, str]:
@@ -130,6 +144,7 @@ class Cell:
             "cluster": to_plain(self.fleet),
             "routing": {"use": self.controller, "options": to_plain(self.options)},
             "eviction": self.eviction,
+            "charge_decision_time": self.charge_decision_time,
         }
 
     def file_stem(self, seed: int) -> str:
@@ -169,7 +184,8 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
             cluster = _entry(entry, _ClusterEntry)
             fleet = resolve_cluster(cluster.use)
             fleet_label = cluster.name or _label(cluster.use, "cost")
-            cells += [_cell(label, source, fleet_label, fleet, pair) for pair in config.pairs]
+            charge = config.charge_decision_time
+            cells += [_cell(label, source, fleet_label, fleet, pair, charge) for pair in config.pairs]
     if not cells:
         raise ConfigError(f"every workload is left out: {'; '.join(skipped)}")
     _check_cells(cells)
@@ -185,10 +201,14 @@ def data_files(source: WorkloadSource) -> list[Path]:
     return [locate(name) for field in ("path", "tokenizer") if (name := getattr(source, field, None))]
 
 
-def _cell(workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair) -> Cell:
+def _cell(
+    workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair, charge: Charge
+) -> Cell:
     routing = _entry(pair.routing, _RoutingEntry)
     label = routing.name or routing.use
-    return Cell(workload, source, cluster, fleet, label, routing.use, routing.options, pair.eviction, pair.published)
+    return Cell(
+        workload, source, cluster, fleet, label, routing.use, routing.options, pair.eviction, pair.published, charge
+    )
 
 
 def _check_cells(cells: list[Cell]) -> None:

@@ -34,6 +34,7 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
     identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
     return {
         "identity": identity,
+        "deterministic": config.deterministic,
         "config": to_plain(config),
         "cells": [{"labels": list(cell.labels), **cell.plain} for cell in cells],
         "skipped": skipped,

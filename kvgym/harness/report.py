@@ -1,4 +1,4 @@
-"""Writes a comparison's files for readers and programs: summary.csv, summary.json, timing.csv, report.md."""
+"""Writes a comparison's files for readers and programs: summary and classes, timing.csv, report.md."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from kvgym.config import to_plain
+from kvgym.harness.classes import CLASS_METRICS
 from kvgym.harness.grid import CompareConfig
 from kvgym.harness.stats import METRICS, RATIO_METRICS
 from kvgym.harness.store import to_json, write_text
@@ -18,15 +20,37 @@ COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("P50 s", "p50_latency_s", 1.0, ".3f"),
     ("P95 s", "p95_latency_s", 1.0, ".2f"),
     ("TTFT P50 s", "p50_ttft_s", 1.0, ".3f"),
+    ("TPOT P50 ms", "p50_tpot_s", 1000.0, ".2f"),
+    ("TPOT P95 ms", "p95_tpot_s", 1000.0, ".2f"),
+    ("goodput %", "goodput_share", 100.0, ".1f"),
+    ("good req/s", "goodput_rps", 1.0, ".2f"),
+    ("fairness", "fairness", 1.0, ".3f"),
     ("hit %", "hit_rate", 100.0, ".2f"),
     ("makespan s", "makespan_s", 1.0, ".1f"),
     ("load s", "makespan_load_s", 1.0, ".1f"),
     ("req/s", "throughput_rps", 1.0, ".2f"),
     ("imbalance", "load_imbalance", 1.0, ".2f"),
+    ("prediction error %", "prediction_error", 100.0, ".0f"),
+    ("prediction bias %", "prediction_bias", 100.0, "+.0f"),
+    ("saturated %", "saturated", 100.0, ".0f"),
 )
-"""Columns of the tables: heading, metric, factor, format; cells show the mean and [the range] over seeds."""
+"""Columns of the tables: heading, metric, factor, format; cells show the mean and [the range] over seeds.
 
-_LONG_ONLY = ("makespan_load_s", "throughput_rps")
+A column without any value is left out. Saturated: of the seeds.
+"""
+CLASS_COLUMNS: tuple[tuple[str, str, float, str], ...] = (
+    ("requests", "requests", 1.0, ".0f"),
+    ("P50 s", "p50_latency_s", 1.0, ".3f"),
+    ("P95 s", "p95_latency_s", 1.0, ".2f"),
+    ("TTFT P50 s", "p50_ttft_s", 1.0, ".3f"),
+    ("TTFT P95 s", "p95_ttft_s", 1.0, ".2f"),
+    ("slowdown", "mean_slowdown", 1.0, ".2f"),
+    ("goodput %", "goodput_share", 100.0, ".1f"),
+)
+"""Columns of the table per class."""
+
+_LONG_ONLY = {"makespan_load_s", "throughput_rps", "p50_tpot_s", "p95_tpot_s", "goodput_rps"}
+_LONG_ONLY |= {"prediction_error", "prediction_bias"}
 _RANGED = ("p50_latency_s", "hit_rate")
 _LABELS = ("workload", "cluster", "routing", "eviction")
 
@@ -34,12 +58,15 @@ _LABELS = ("workload", "cluster", "routing", "eviction")
 def write_report(folder: Path, config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> None:
     """Write every file of a finished comparison but the records and the manifest.
 
-    summary.csv and summary.json hold simulated quantities only: the same configuration gives the same bytes.
+    summary.csv, summary.json and classes.csv (only where there are several classes or tenants) hold simulated
+    quantities only: the same configuration gives the same bytes.
 
     Raises:
         ResultsError: the folder cannot be written.
     """
     write_text(folder / "summary.csv", _summary_csv(summary))
+    if any(cell.classes for cell in summary.cells):
+        write_text(folder / "classes.csv", _classes_csv(summary))
     write_text(folder / "summary.json", to_json(_summary_plain(config, summary, skipped)))
     write_text(folder / "timing.csv", _timing_csv(summary))
     write_text(folder / "report.md", markdown(config, summary, skipped))
@@ -53,6 +80,21 @@ def _summary_csv(summary: Summary) -> str:
     for cell in summary.cells:
         triples = [cell.metrics[metric] for metric in METRICS] + [cell.ratios[metric] for metric in RATIO_METRICS]
         rows.append([*cell.labels, len(cell.seeds), *(value for triple in triples for value in triple)])
+    return _csv(header, rows)
+
+
+def _classes_csv(summary: Summary) -> str:
+    header = [
+        *_LABELS,
+        "kind",
+        "class",
+        *(f"{metric}{end}" for metric in CLASS_METRICS for end in ("", "_min", "_max")),
+    ]
+    rows = []
+    for cell in summary.cells:
+        for (kind, number), metrics in cell.classes.items():
+            values = [value for metric in CLASS_METRICS for value in metrics[metric]]
+            rows.append([*cell.labels, kind, number, *values])
     return _csv(header, rows)
 
 
@@ -82,9 +124,15 @@ def _summary_plain(config: CompareConfig, summary: Summary, skipped: Sequence[st
         ratios = {
             metric: dict(zip(("ratio", "lo", "hi"), triple, strict=True)) for metric, triple in cell.ratios.items()
         }
-        cells.append({**cell.brief, "per_seed": seeds, "ratios": ratios, "published": dict(cell.published)})
+        classes = [
+            {"kind": kind, "class": number, **{metric: triple[0] for metric, triple in metrics.items()}}
+            for (kind, number), metrics in cell.classes.items()
+        ]
+        facts = {"per_seed": seeds, "ratios": ratios, "classes": classes, "published": dict(cell.published)}
+        cells.append({**cell.brief, **facts})
     baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
-    return {"name": config.name, "baseline": baseline, "skipped": list(skipped), "cells": cells}
+    head = {"name": config.name, "deterministic": config.deterministic, "baseline": baseline}
+    return {**head, "slo": to_plain(config.slo), "skipped": list(skipped), "cells": cells}
 
 
 def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> str:
@@ -97,16 +145,51 @@ def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) ->
         f"Seeds: {seeds}, the same for every row. Mean over seeds, range in brackets.",
         f"Ratio: geometric mean over paired seeds against {' + '.join(summary.baseline)}, with its 95 % interval.",
         "Definitions of the metrics: `kvgym/harness/stats.py`. Raw request records: `records/`.",
+        *_conditions(config),
         "",
     ]
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
         cells = list(group)
         lines += [f"## {workload} on {cluster}", ""]
         lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
-        lines += [*_markdown_table(*_rows(cells)), ""]
+        lines += [*_markdown_table(*_rows(cells)), "", *_class_tables(cells)]
     lines += _published(summary.cells)
     lines += skipped
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _conditions(config: CompareConfig) -> list[str]:
+    """Return what the numbers depend on besides the cells, one sentence each."""
+    lines = []
+    if config.warmup_s:
+        lines.append(f"Requests that arrive in the first {config.warmup_s:g} s count in totals and rates only.")
+    if config.slo:
+        limits = [f"{name} <= {limit:g}" for name, limit in to_plain(config.slo).items() if limit is not None]
+        lines.append(f"Goodput: requests with {', '.join(limits)}.")
+    if not config.deterministic:
+        lines.append("**Not deterministic**: measured decision times are charged to the simulated clock.")
+    elif config.charge_decision_time:
+        lines.append(f"Each decision takes {config.charge_decision_time:g} s of simulated time, one after the other.")
+    return lines
+
+
+def _class_tables(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a table per kind of class: rows for each pair and class, means over seeds."""
+    lines = []
+    for kind in ("priority", "tenant"):
+        rows = [(cell, name, found) for cell in cells for name, found in cell.classes.items() if name[0] == kind]
+        columns = [column for column in CLASS_COLUMNS if any(found[column[1]][0] is not None for *_, found in rows)]
+        header = ["routing", "eviction", kind, *(heading for heading, *_ in columns)]
+        table = [
+            [
+                *cell.labels[2:],
+                str(name[1]),
+                *(_number(found[metric][0], by, style) for _, metric, by, style in columns),
+            ]
+            for cell, name, found in rows
+        ]
+        lines += [f"### Per {kind}", "", *_markdown_table(header, table), ""] if rows else []
+    return lines
 
 
 def text_tables(summary: Summary) -> str:
@@ -128,6 +211,7 @@ def text_tables(summary: Summary) -> str:
 def _rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return header and rows; `short` leaves out what a terminal has no room for."""
     columns = [column for column in COLUMNS if not (short and column[1] in _LONG_ONLY)]
+    columns = [column for column in columns if any(cell.mean(column[1]) is not None for cell in cells)]
     header = ["routing", "eviction", *(name for name, *_ in columns), "done/rejected/failed", "P50 ratio"]
     rows = []
     for cell in cells:

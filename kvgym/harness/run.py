@@ -13,6 +13,7 @@ import numpy as np
 from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
+from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import Cell
 from kvgym.tables import table
 from kvgym.types import Decision
@@ -48,12 +49,13 @@ def run(cell: Cell, seed: int, watcher: Watcher | None = None) -> RunResult:
     """Run `cell` with `seed`; a `watcher` may look on.
 
     The seed alone determines workload, arrivals and engine, so every controller of a comparison meets the same
-    episode.
+    episode. RECORD.predicted_s is what the controller's `predicted_s` said at its choice (see `controllers.base`).
     """
     workload = _generate(_Key(cell.source), seed, cell.fleet.page_size)
     controller = make_controller(cell)
     backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed)
-    clock = time.perf_counter
+    clock, charged = time.perf_counter, DecisionClock(cell.charge_decision_time)
+    predicted_s = np.full(len(workload.requests), -1.0)
     controller.reset(backend.spec, seed)
     decisions, decision_s, start_s = 0, 0.0, clock()
     while (decision := backend.run_to_decision()) is not None:
@@ -62,13 +64,17 @@ def run(cell: Cell, seed: int, watcher: Watcher | None = None) -> RunResult:
             controller.observe(finished)
         before_s = clock()
         worker = controller.act(decision)
-        decision_s += clock() - before_s
+        took_s = clock() - before_s
+        decision_s += took_s
         decisions += 1
-        backend.apply(worker)
+        predicted_s[decision.request] = getattr(controller, "predicted_s", -1.0)
+        backend.apply(worker, charged.delay_s(decision.router, decision.time_s, took_s))
         if watcher is not None:
             watcher(backend, decision, worker)
     wall_s = clock() - start_s
-    return RunResult(backend.records(), backend.stats(), workload.notes, decisions, wall_s, decision_s)
+    records = backend.records()
+    records["predicted_s"] = predicted_s[records["request"]]
+    return RunResult(records, backend.stats(), workload.notes, decisions, wall_s, decision_s)
 
 
 def make_controller(cell: Cell) -> Any:

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kvgym.cluster import resolve_cluster
-from kvgym.config import apply_overrides, load_config, resolve_workload
-from kvgym.errors import ConfigError, ResultsError
+from kvgym.config import apply_overrides, build, load_config, resolve_workload
+from kvgym.errors import ResultsError
+from kvgym.harness.charge import check_charge
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import RunResult, run
-from kvgym.harness.stats import summarize
+from kvgym.harness.stats import check_warmup, summarize
 from kvgym.records import write_records
+from kvgym.slo import SLO
 from kvgym.tables import table
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What ``--set`` reaches."""
+
+    workload: Any
+    cluster: Any
+    options: dict[str, Any] = field(default_factory=dict)
+    slo: SLO | None = None
+    warmup_s: float = 0.0
+    charge_decision_time: float | Literal["measured"] = 0.0
+
+    def __post_init__(self) -> None:
+        check_warmup(self.warmup_s)
+        check_charge(self.charge_decision_time)
 
 
 def run_single(
@@ -33,44 +52,50 @@ def run_single(
         routing: routing controller.
         eviction: eviction policy.
         seed: seed of the episode.
-        overrides: ``workload.*``, ``cluster.*`` and ``options.*`` (of the controller) settings.
+        overrides: settings of ``workload.*``, ``cluster.*``, ``options.*`` (of the controller), ``slo.*``, ``warmup_s``
+            and ``charge_decision_time`` (as in a comparison).
         records: Parquet file for the request records; none: not written.
 
     Raises:
         KVGymError: a name, a setting or the file is not acceptable.
     """
-    cell = single_cell(workload, cluster, routing, eviction, overrides)
+    settings = _settings(workload, cluster, overrides)
+    cell = _cell(settings, workload, cluster, routing, eviction)
     if records is not None and not records.parent.is_dir():
         raise ResultsError(f"cannot write {records}: no folder {records.parent}")
     result = run(cell, seed)
     if records is not None:
         write_records(records, result.records)
-    return outcome(cell, seed, result)
+    return outcome(cell, seed, result, settings.warmup_s, settings.slo)
 
 
 def single_cell(workload: str, cluster: str, routing: str, eviction: str, overrides: Iterable[str]) -> Cell:
     """Return the cell that these names and settings describe; arguments and errors as for `run_single`."""
-    data: dict[str, Any] = {
-        "workload": load_config("workloads", workload),
-        "cluster": load_config("clusters", cluster),
-        "options": {},
-    }
-    known = set(data)
-    data = apply_overrides(data, overrides)
-    if unknown := sorted(set(data) - known):
-        raise ConfigError(f"--set takes workload.*, cluster.* or options.*, got {unknown[0]!r}")
+    return _cell(_settings(workload, cluster, overrides), workload, cluster, routing, eviction)
+
+
+def _settings(workload: str, cluster: str, overrides: Iterable[str]) -> _Settings:
+    given = {"workload": load_config("workloads", workload), "cluster": load_config("clusters", cluster)}
+    return build(_Settings, apply_overrides(given, overrides), "settings")
+
+
+def _cell(settings: _Settings, workload: str, cluster: str, routing: str, eviction: str) -> Cell:
     table("routing").load(routing)
     table("eviction").load(eviction)
-    source, fleet = resolve_workload(data["workload"]), resolve_cluster(data["cluster"])
-    return Cell(workload, source, cluster, fleet, routing, routing, data["options"], eviction, {})
+    source, fleet = resolve_workload(settings.workload), resolve_cluster(settings.cluster)
+    charge = settings.charge_decision_time
+    return Cell(workload, source, cluster, fleet, routing, routing, settings.options, eviction, {}, charge)
 
 
-def outcome(cell: Cell, seed: int, result: RunResult) -> dict[str, Any]:
-    """Return names, seed, metrics and timing of a finished run."""
+def outcome(
+    cell: Cell, seed: int, result: RunResult, warmup_s: float = 0.0, slo: SLO | None = None
+) -> dict[str, Any]:
+    """Return names, seed, metrics (`warmup_s` and `slo` as for `summarize`) and timing of a finished run."""
     return {
         **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
         "seed": seed,
-        **summarize(result.records, result.totals),
+        "deterministic": cell.charge_decision_time != "measured",
+        **summarize(result.records, result.totals, warmup_s, slo),
         "decisions": result.decisions,
         "wall_s": result.wall_s,
         "decision_s": result.decision_s,

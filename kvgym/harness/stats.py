@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kvgym.errors import ConfigError
+from kvgym.harness.classes import fairness
+from kvgym.harness.saturation import backlog_growth
+from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, REJECTED
 
 METRICS: dict[str, str] = {
@@ -21,19 +25,36 @@ METRICS: dict[str, str] = {
     "p95_ttft_s": "95th percentile of the time to first token",
     "p99_ttft_s": "99th percentile of the time to first token",
     "mean_ttft_s": "mean time to first token",
+    "p50_tpot_s": "median time per output token, of answers with at least two",
+    "p90_tpot_s": "90th percentile of the time per output token",
+    "p95_tpot_s": "95th percentile of the time per output token",
+    "p99_tpot_s": "99th percentile of the time per output token",
+    "mean_tpot_s": "mean over requests of the time per output token",
     "hit_rate": "prompt tokens found in the cache / prompt tokens, over completed requests",
     "makespan_s": "time of the last completion",
     "makespan_load_s": "largest accumulated busy time of a worker",
     "throughput_rps": "completed requests per second of makespan",
+    "goodput_share": "share of the requests that ended which kept the service level objective; none without one",
+    "goodput_rps": "requests that kept the service level objective per second of makespan",
+    "fairness": "Jain's index of the tenants' mean slowdowns, 1: all alike (kvgym.harness.classes); none: one tenant",
     "load_imbalance": "busy time of the busiest worker / mean busy time",
     "busiest_share": "share of the finished requests that the most chosen worker got",
+    "hit_tokens": "prompt tokens of completed requests that were found in the cache",
     "evicted_tokens": "tokens evicted on all workers",
     "retractions": "times that a running request was pushed back to the queue",
+    "prediction_error": "median of |predicted - real latency| / real latency; none: the controller predicts nothing",
+    "prediction_bias": "mean predicted latency / mean real latency - 1; above 0: too pessimistic",
+    "backlog_growth": "share of the arrivals that became backlog (kvgym.harness.saturation); about 0: it kept up",
+    "saturated": "1: the backlog grew significantly, so latencies depend on the length of the run; 0: it did not",
     "completed": "requests answered",
     "rejected": "requests that could never fit",
     "failed": "requests lost to a failed worker",
 }
-"""Metric -> what it means, in the order of the summary files. Formulas of latency and TTFT: `kvgym.types`."""
+"""Metric -> what it means, in the order of the summary files. Formulas of latency, TTFT, TPOT: `kvgym.types`.
+
+Of requests that arrive after the warm-up: latency, TTFT, TPOT, hit_rate, goodput_share, fairness, prediction_*,
+backlog_growth, saturated. Of the whole run: all other rates, times and counts.
+"""
 
 RATIO_METRICS = (
     "p50_latency_s",
@@ -52,39 +73,80 @@ _BOOTSTRAP_SEEDS = 10
 _RESAMPLES = 10_000
 
 
-def summarize(records: np.ndarray, totals: Mapping[str, Any], warmup_s: float = 0.0) -> dict[str, float | None]:
+def summarize(
+    records: np.ndarray, totals: Mapping[str, Any], warmup_s: float = 0.0, slo: SLO | None = None
+) -> dict[str, float | None]:
     """Return every metric of `METRICS` for one run.
 
     Args:
         records: RECORD rows of all finished requests, any order.
         totals: the backend's `stats()`: per-worker lists ``busy_s`` and ``evicted_tokens``, ``makespan_s`` and
             ``makespan_load_s``.
-        warmup_s: requests that arrive earlier than this after the first arrival are left out of latency, TTFT
-            and hit rate.
+        warmup_s: requests that arrive earlier than this after the first arrival are left out of all that is measured
+            per request (see `METRICS`).
+        slo: what goodput is measured against.
 
     Returns:
         metric -> value; None where no request gives one (nothing completed).
     """
     done = records[records["status"] == DONE]
     result: dict[str, float | None] = {}
-    first_s = float(records["arrival_s"].min()) if len(records) else 0.0
-    window = done[done["arrival_s"] >= first_s + warmup_s]
+    ended = measured(records, warmup_s)
+    window = ended[ended["status"] == DONE]
     result |= _distribution("latency_s", window["finish_s"] - window["arrival_s"])
     result |= _distribution("ttft_s", window["first_token_s"] - window["arrival_s"])
+    several = window[window["output_tokens"] >= 2]
+    result |= _distribution("tpot_s", (several["finish_s"] - several["first_token_s"]) / (several["output_tokens"] - 1))
     result["hit_rate"] = _ratio(float(window["hit_tokens"].sum()), float(window["prompt_tokens"].sum()))
     busy_s = np.asarray(totals["busy_s"], np.float64)
     result["makespan_s"] = float(totals["makespan_s"])
     result["makespan_load_s"] = float(totals["makespan_load_s"])
     result["throughput_rps"] = _ratio(float(len(done)), float(totals["makespan_s"]))
+    result["goodput_share"] = _ratio(float(slo.met(ended).sum()), float(len(ended))) if slo else None
+    result["goodput_rps"] = _ratio(float(slo.met(records).sum()), float(totals["makespan_s"])) if slo else None
+    result["fairness"] = fairness(window)
+    result["prediction_error"], result["prediction_bias"] = _prediction(window)
+    result["backlog_growth"], result["saturated"] = backlog_growth(records, _start_s(records, warmup_s))
     result["load_imbalance"] = _ratio(float(busy_s.max()), float(busy_s.mean()))
     sent = np.bincount(records["worker"][records["worker"] >= 0], minlength=1)
     result["busiest_share"] = _ratio(float(sent.max()), float(sent.sum()))
+    result["hit_tokens"] = float(done["hit_tokens"].sum())
     result["evicted_tokens"] = float(np.sum(totals["evicted_tokens"]))
     result["retractions"] = float(records["retractions"].sum())
     result["completed"] = float(len(done))
     result["rejected"] = float((records["status"] == REJECTED).sum())
     result["failed"] = float((records["status"] == FAILED).sum())
     return {name: result[name] for name in METRICS}
+
+
+def check_warmup(warmup_s: float) -> None:
+    """Raise a `ConfigError` if `warmup_s` is negative."""
+    if warmup_s < 0:
+        raise ConfigError(f"warmup_s must not be negative, got {warmup_s}")
+
+
+def measured(records: np.ndarray, warmup_s: float) -> np.ndarray:
+    """Return the RECORD rows that arrived at least `warmup_s` after the first one."""
+    return records[records["arrival_s"] >= _start_s(records, warmup_s)]
+
+
+def _start_s(records: np.ndarray, warmup_s: float) -> float:
+    return (float(records["arrival_s"].min()) if len(records) else 0.0) + warmup_s
+
+
+def _prediction(done: np.ndarray) -> tuple[float | None, float | None]:
+    """Return (median absolute relative error, bias) of the predicted latencies.
+
+    A request that was sent more than once is left out: the last prediction starts later than its arrival.
+    """
+    latency_s, predicted_s = done["finish_s"] - done["arrival_s"], done["predicted_s"]
+    known = np.isfinite(predicted_s) & (predicted_s >= 0) & (latency_s > 0) & (done["attempts"] <= 1)
+    if not known.any():
+        return None, None
+    latency_s, predicted_s = latency_s[known], predicted_s[known]
+    return float(np.median(np.abs(predicted_s - latency_s) / latency_s)), float(
+        predicted_s.mean() / latency_s.mean() - 1
+    )
 
 
 def _distribution(name: str, values: np.ndarray) -> dict[str, float | None]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvgym.harness.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
 from kvgym.harness.grid import Cell
-from kvgym.harness.stats import METRICS, RATIO_METRICS, paired_ratio, spread, summarize
+from kvgym.harness.stats import METRICS, RATIO_METRICS, measured, paired_ratio, spread, summarize
 from kvgym.harness.store import Store
+from kvgym.slo import SLO
 
 Triple = tuple[float | None, float | None, float | None]
 
@@ -26,6 +28,7 @@ class CellSummary:
         published: metric -> published value.
         timing: wall-clock facts of each seed; never part of the simulated results.
         notes: facts about the workload of the first seed.
+        classes: priority class or tenant -> metric of `CLASS_METRICS` -> (mean, minimum, maximum) over seeds.
     """
 
     labels: tuple[str, str, str, str]
@@ -36,6 +39,7 @@ class CellSummary:
     published: Mapping[str, float]
     timing: list[dict[str, float]]
     notes: dict[str, Any]
+    classes: dict[Class, dict[str, Triple]]
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of `metric` over seeds."""
@@ -58,21 +62,28 @@ class Summary:
 
 
 def summarize_grid(
-    cells: Sequence[Cell], seeds: tuple[int, ...], baseline: tuple[str, str], store: Store, warmup_s: float
+    cells: Sequence[Cell],
+    seeds: tuple[int, ...],
+    baseline: tuple[str, str],
+    store: Store,
+    warmup_s: float,
+    slo: SLO | None = None,
 ) -> Summary:
-    """Read the finished runs of `cells` back from `store` and summarise them.
+    """Read the finished runs of `cells` back from `store` and summarise them; `warmup_s` and `slo` as for `summarize`.
 
     Raises:
         ResultsError: a file is damaged or belongs to another run.
     """
     per_seed: dict[tuple[str, ...], list[dict[str, float | None]]] = {}
     facts: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    classes: dict[tuple[str, ...], list[ClassMetrics]] = {}
     for cell in cells:
-        per_seed[cell.labels], facts[cell.labels] = [], []
+        per_seed[cell.labels], facts[cell.labels], classes[cell.labels] = [], [], []
         for seed in seeds:
             records, fact = store.load(cell, seed)
-            per_seed[cell.labels].append(summarize(records, fact["totals"], warmup_s))
+            per_seed[cell.labels].append(summarize(records, fact["totals"], warmup_s, slo))
             facts[cell.labels].append(fact)
+            classes[cell.labels].append(class_metrics(measured(records, warmup_s), slo))
     result = []
     for cell in cells:
         own = per_seed[cell.labels]
@@ -87,6 +98,16 @@ def summarize_grid(
                 published=cell.published,
                 timing=[fact["timing"] for fact in facts[cell.labels]],
                 notes=facts[cell.labels][0]["notes"],
+                classes=_class_spreads(classes[cell.labels]),
             )
         )
     return Summary(result, baseline)
+
+
+def _class_spreads(seeds: Sequence[ClassMetrics]) -> dict[Class, dict[str, Triple]]:
+    """Return (mean, minimum, maximum) over seeds per class; all None where a seed has no such class."""
+    names = sorted({name for found in seeds for name in found})
+    return {
+        name: {metric: spread([found.get(name, {}).get(metric) for found in seeds]) for metric in CLASS_METRICS}
+        for name in names
+    }

@@ -2,10 +2,10 @@
 
 Columns: ``arrival_s`` (since the first request) and ``think_s`` (since the answer before), both null where the log does
 not tell; ``prompt_tokens``, ``output_tokens`` (0: not known), ``max_new_tokens`` (0: not given), ``session``,
-``priority``; ``prompt_node`` and ``output_node`` (-1: not known); ``node_parent`` and ``node_end``, lists. Node ids
-count these lists' entries from 1 on; 0 is the root. Lengths and ends (depths) are tokens at page size 1. There are no
-token ids, and no text unless the import was told to keep it (``prompt``, ``answer``). The schema's metadata holds a
-JSON object under ``kvgym``.
+``priority``, ``tenant`` (0 has the most requests); ``prompt_node`` and ``output_node`` (-1: not known);
+``node_parent`` and ``node_end``, lists. Node ids count these lists' entries from 1 on; 0 is the root. Lengths and ends
+(depths) are tokens at page size 1. There are no token ids or names, and no text unless the import was told to keep it
+(``prompt``, ``answer``). The schema's metadata holds a JSON object under ``kvgym``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 
 from kvgym.errors import WorkloadError
 
-VERSION = 1
+VERSION = 2
 _GROUP_ROWS, _TEXT_ROWS = 1 << 17, 1 << 12
 SCALARS = {
     **dict.fromkeys(("arrival_s", "think_s"), pa.float64()),
-    **dict.fromkeys(("prompt_tokens", "output_tokens", "max_new_tokens", "session", "priority"), pa.int32()),
+    **dict.fromkeys(("prompt_tokens", "output_tokens", "max_new_tokens"), pa.int32()),
+    **dict.fromkeys(("session", "priority", "tenant"), pa.int32()),
     **dict.fromkeys(("prompt_node", "output_node"), pa.int32()),
 }
 """Columns with one number per request, and their types."""

@@ -20,6 +20,7 @@ TURN = np.dtype(
         ("latency_s", np.float64),  # from arrival to the end of the answer; NaN: not known
         ("session", np.int64),  # fingerprint of the session's name; 0: none, to be inferred
         ("owner", np.int64),  # fingerprint of the owner's name; 0: none
+        ("tenant", np.int64),  # fingerprint of the tenant's name; 0: none
         ("prompt_node", np.int32),
         ("output_node", np.int32),  # -1: the answer is not known
         ("mark_node", np.int32),  # where a continuation branches off

@@ -84,7 +84,7 @@ class Digest:
         """Return the columns, the number of list entries of each request, and what was found (see `columnar.write`)."""
         turns = self._turns[: self.count]
         number_sessions(as_records(turns))
-        session = _by_appearance(turns["session"])
+        session, tenant = _by_appearance(turns["session"]), _by_size(turns["tenant"])
         order = np.lexsort((np.arange(len(turns)), turns["time_s"], session))
         follows = np.flatnonzero(session[order[1:]] == session[order[:-1]]) + 1
         before, after = order[follows - 1], order[follows]
@@ -99,6 +99,7 @@ class Digest:
             "arrival_s": turns["time_s"] - np.nanmin(turns["time_s"], initial=np.inf),
             "think_s": think_s,
             "session": session,
+            "tenant": tenant,
             "prompt_node": structure.ends[:, 0],
             "output_node": structure.ends[:, 1],
             "node_parent": structure.parents,
@@ -108,6 +109,7 @@ class Digest:
         return columns, structure.counts, {
             "requests": len(turns),
             "sessions": int(session.max()) + 1,
+            "tenants": int(tenant.max()) + 1,
             "continuations_inferred": int((turns["previous"] >= 0).sum()),
             "answers_from_the_next_prompt": int((unknown & (turns["output_node"] >= 0)).sum()),
             "answers_unknown": int((turns["output_tokens"] == 0).sum()),
@@ -124,6 +126,7 @@ class Digest:
         turn["time_s"] = np.nan if entry.time_s is None else entry.time_s
         turn["latency_s"] = np.nan if entry.latency_s is None else entry.latency_s
         turn["session"], turn["owner"] = _fingerprint(entry.session), _fingerprint(entry.owner)
+        turn["tenant"] = _fingerprint(entry.tenant)
         turn["prompt_tokens"] = len(ids)
         turn["answer_start"], turn["answer_end"] = answer
         turn["max_new_tokens"], turn["priority"] = entry.max_new_tokens, entry.priority
@@ -213,6 +216,14 @@ def _by_appearance(keys: np.ndarray) -> np.ndarray:
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int32)
     rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def _by_size(keys: np.ndarray) -> np.ndarray:
+    """Return 0, 1, ... for each distinct key, the most frequent first, then in the order of first appearance; int32."""
+    _, first, inverse, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    rank = np.empty(len(first), np.int32)
+    rank[np.lexsort((first, -counts))] = np.arange(len(first))
     return rank[inverse]
 
 

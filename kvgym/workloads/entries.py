@@ -26,6 +26,8 @@ SESSIONS = ("session_id", "conversation_id", "chat_id", "thread_id", "session")
 """Names of a conversation: its requests follow each other."""
 OWNERS = ("user_id", "user")
 """Names of who asks: a conversation that is inferred has one owner."""
+TENANTS = ("tenant_id", "tenant", *OWNERS)
+"""Names of who the request is counted for; without a tenant that is who asks."""
 
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_new_tokens")
 _MOST_ID = 2**31 - 1
@@ -47,6 +49,7 @@ class Entry:
     latency_s: float | None = None  # from arrival to the end of the answer
     session: str = ""
     owner: str = ""
+    tenant: str = ""
     max_new_tokens: int = 0
     priority: int = 0
     misfits: dict[str, WorkloadError] = field(default_factory=dict)  # what needs a repair: kind -> what is wrong
@@ -75,6 +78,7 @@ def read_entry(row: Row) -> Entry:
         latency_s=fields.latency(places, time_s),
         session=session,
         owner=fields.label(names, OWNERS),
+        tenant=fields.label(names, TENANTS),
         max_new_tokens=fields.count(limits, _LIMITS) or 0,
         priority=_priority(request),
     )

@@ -56,6 +56,9 @@ class GSP:
     clients: int = option(0, "closed-loop clients; 0: open loop")
     shared_literal: bool = option(True, "all prompts share 2 tokens of 17 characters")
     zipf: float = option(0.0, "exponent of the groups' popularity; 0: all the same")
+    tenants: int = option(1, "tenants; a group belongs to one of them")
+    tenant_skew: float = option(0.0, "exponent of the tenants' shares of the groups; 0: all the same")
+    priorities: tuple[float, ...] = option((1.0,), "relative shares of the requests of priority 0, 1, ...")
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.prompts_per_group < 1 or self.output_tokens < 1:
@@ -64,12 +67,21 @@ class GSP:
             raise WorkloadError(
                 f"gsp: prefix_ratio must be in 0..1 and zipf >= 0, got {self.prefix_ratio} and {self.zipf}"
             )
+        if not 1 <= self.tenants <= self.groups or not 0 <= self.tenant_skew < np.inf:
+            raise WorkloadError(
+                f"gsp: tenants must be in 1..groups ({self.groups}) and tenant_skew >= 0, "
+                f"got {self.tenants} and {self.tenant_skew}"
+            )
+        if not min(self.priorities, default=-1.0) >= 0 or not 0 < sum(self.priorities) < np.inf:
+            raise WorkloadError(
+                f"gsp: priorities must be shares >= 0 with a finite sum above 0, as in [0.8, 0.2], got {list(self.priorities)}"
+            )
         least = LITERAL_TOKENS + 1 if self.shared_literal else 1
         if not self.lens or min(self.lens) < least:
             raise WorkloadError(f"gsp: lens must be lengths of at least {least} tokens, got {list(self.lens)}")
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
-        """Return the prompts of `seed`, compiled for `page_size`; arrivals come from a stream of their own."""
+        """Return the prompts of `seed`, compiled for `page_size`; arrivals and classes have streams of their own."""
         rng = stream(seed, "workload")
         group = self._order(self._counts(rng), rng)
         total = np.array(self.lens, np.int64)[np.arange(self.groups) % len(self.lens)]
@@ -88,6 +100,7 @@ class GSP:
         requests["output_tokens"] = self.output_tokens
         requests["session"] = np.arange(len(group))
         requests["next"] = -1
+        self._classify(requests, group, stream(seed, "classes"))
         if not self.clients:
             requests["arrival_s"] = open_loop(len(group), self.rate_rps, self.cv, stream(seed, "arrivals"))
         forest, node_map = forest.paged(page_size)
@@ -95,6 +108,16 @@ class GSP:
         heads = np.arange(len(group), dtype=np.int32)
         notes = {"source": "generated shared prefix", "seed": seed, "groups": self.groups}
         return make_workload("gsp", forest, requests, heads, clients=self.clients, notes=notes)
+
+    def _classify(self, requests: np.ndarray, group: np.ndarray, rng: np.random.Generator) -> None:
+        """Fill in tenants (group by group, each with its share of them) and priorities (request by request)."""
+        weights = np.arange(1, self.tenants + 1) ** -self.tenant_skew
+        share = np.cumsum(weights / weights.sum())
+        owners = np.searchsorted(share, (np.arange(self.groups) + 0.5) / self.groups)
+        requests["tenant"] = rng.permutation(np.minimum(owners, self.tenants - 1))[group]
+        share = np.cumsum(self.priorities) / sum(self.priorities)
+        drawn = np.searchsorted(share, rng.uniform(size=len(requests)), side="right")
+        requests["priority"] = np.minimum(drawn, len(share) - 1)
 
     def _counts(self, rng: np.random.Generator) -> np.ndarray:
         """Return the number of prompts of each group; with zipf > 0 popularity ranks are dealt out at random."""

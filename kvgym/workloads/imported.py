@@ -63,7 +63,7 @@ class Imported:
         kept = self._kept(columns, file.name)
         forest, nodes = _forest(columns, float(facts["chars_per_token"]), page_size)
         requests = np.zeros(len(kept), REQUEST)
-        for name in ("prompt_tokens", "max_new_tokens", "session", "priority"):
+        for name in ("prompt_tokens", "max_new_tokens", "session", "priority", "tenant"):
             requests[name] = columns[name][kept]
         prompt, answer = columns["prompt_node"][kept], columns["output_node"][kept]
         requests["output_tokens"] = self._outputs(columns)[kept]

@@ -61,7 +61,7 @@ def test_read__no_workload_file(tmp_path):
     ):
         columnar.read(tmp_path / "log.kvgw")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.kvgw")
-    with pytest.raises(WorkloadError, match=r"other\.kvgw: a Parquet file, but no kvgym workload of version 1"):
+    with pytest.raises(WorkloadError, match=r"other\.kvgw: a Parquet file, but no kvgym workload of version 2"):
         columnar.read(tmp_path / "other.kvgw")
 
 

@@ -110,3 +110,11 @@ def test_finish__chars_and_the_servers_own_counts(tmp_path):
     _, facts = digest(tmp_path, Entry("1", "abc def", prompt_tokens=4), Entry("2", "abc", prompt_tokens=2))
     assert facts["chars_per_token"] == pytest.approx(10 / 3, abs=1e-3)
     assert facts["prompt_tokens_counted_per_reported"] == 0.5
+
+
+def test_finish__tenants_are_numbered_by_size_and_not_named(tmp_path):
+    names = ["few", "", "many", "many", "once", "many", "few"]
+    columns, facts = digest(tmp_path, *(Entry("1", ids(k), ids(9), tenant=name) for k, name in enumerate(names)))
+    assert columns["tenant"].tolist() == [1, 2, 0, 0, 3, 0, 1]
+    assert facts["tenants"] == 4
+    assert "many" not in str(facts)

@@ -43,6 +43,7 @@ def test_read_entry__who_when_and_how_long():
         latency_ms=500,
     )
     assert (made.session, made.owner, made.time_s, made.latency_s) == ("17", "u", 10.0, 0.5)
+    assert made.tenant == "u"
     assert (made.max_new_tokens, made.priority, made.answer, made.output_tokens) == (50, 2, None, None)
 
 
@@ -128,3 +129,10 @@ def test_read_finished__exported_metrics():
     made = read_finished(Row("log", {**data, "e2e_latency": 2.0}))
     assert np.array_equal(made.prompt, [1, 2, 3])
     assert (made.time_s, made.latency_s, made.output_tokens, made.misfits) == (9.0, 2.0, 4, {})
+
+
+def test_read_entry__a_tenant_counts_before_a_user():
+    made = entry(prompt="p", user="u", metadata={"tenant_id": 5})
+    assert (made.owner, made.tenant) == ("u", "5")
+    with pytest.raises(WorkloadError, match="tenant must be text or a whole number"):
+        entry(prompt="p", tenant=[1])

@@ -65,3 +65,15 @@ def test_generate__ids_and_their_answers():
 def test_generate__wrong_rows(rows, message):
     with pytest.raises(WorkloadError, match=message):
         Fixed(rows).generate(0)
+
+
+def test_classes__stand_in_the_rows():
+    rows = ({"path": [["a", 3]], "tenant": 2, "priority": -1}, {"path": [["a", 3]]})
+    requests = Fixed(rows).generate(0).requests
+    assert (requests["tenant"].tolist(), requests["priority"].tolist()) == ([2, 0], [-1, 0])
+
+
+@pytest.mark.parametrize("value", ["one", 1.5, True, None, 2**31])
+def test_classes__must_be_whole_numbers(value):
+    with pytest.raises(WorkloadError, match="fixed: row 0: tenant must be a whole number of 32 bits"):
+        Fixed(({"path": [["a", 3]], "tenant": value},)).generate(0)

@@ -114,3 +114,49 @@ def test_generate__closed_loop_is_released_by_completion():
 def test_gsp__wrong_options(wrong, message):
     with pytest.raises(WorkloadError, match=message):
         GSP(**wrong)
+
+
+def test_classes__change_nothing_else():
+    """Tenants and priorities come from a stream of their own: prompts and arrivals stay as they are."""
+    plain = GSP(groups=12, prompts_per_group=5).generate(3)
+    classed = GSP(groups=12, prompts_per_group=5, tenants=4, tenant_skew=1.0, priorities=(3.0, 1.0)).generate(3)
+    assert classed.forest.nodes.tobytes() == plain.forest.nodes.tobytes()
+    changed = [name for name in plain.requests.dtype.names if (plain.requests[name] != classed.requests[name]).any()]
+    assert changed == ["priority", "tenant"]
+    assert not plain.requests["tenant"].any() and not plain.requests["priority"].any()
+
+
+def test_tenants__own_groups_in_proportion_to_their_share():
+    workload = GSP(groups=60, prompts_per_group=2, tenants=3, tenant_skew=1.0).generate(0)
+    tenant, prefix = workload.requests["tenant"], prefix_nodes(workload)
+    # shares 1 : 1/2 : 1/3 of 60 groups are 32.7 : 16.4 : 10.9
+    assert np.bincount(tenant).tolist() == [66, 32, 22]
+    assert all(len(set(tenant[prefix == node])) == 1 for node in set(prefix))
+    assert np.bincount(GSP(groups=6, prompts_per_group=1, tenants=6).generate(0).requests["tenant"]).tolist() == [1] * 6
+    other = GSP(groups=60, prompts_per_group=2, tenants=3, tenant_skew=1.0).generate(1)
+    assert (other.requests["tenant"] != tenant).any()
+
+
+def test_priorities__are_drawn_with_their_shares():
+    drawn = GSP(groups=100, prompts_per_group=40, priorities=(6.0, 3.0, 0.0, 1.0)).generate(0).requests["priority"]
+    counts = np.bincount(drawn, minlength=4)
+    assert counts[2] == 0
+    assert counts[[0, 1, 3]] / 4000 == pytest.approx([0.6, 0.3, 0.1], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tenants": 0}, r"tenants must be in 1\.\.groups \(128\)"),
+        ({"tenants": 129}, r"tenants must be in 1\.\.groups \(128\) and tenant_skew >= 0, got 129 and 0\.0"),
+        ({"tenant_skew": -1.0}, "tenant_skew >= 0, got 1 and -1"),
+        ({"tenant_skew": float("nan")}, "tenant_skew >= 0, got 1 and nan"),
+        ({"priorities": ()}, "priorities must be shares >= 0 with a finite sum above 0"),
+        ({"priorities": (0.0, 0.0)}, "priorities must be shares"),
+        ({"priorities": (1.0, float("nan"))}, "priorities must be shares"),
+        ({"priorities": (1.0, -0.5)}, r"priorities must be shares .*got \[1\.0, -0\.5\]"),
+    ],
+)
+def test_classes__without_sense_are_an_error(options, message):
+    with pytest.raises(WorkloadError, match=message):
+        GSP(**options)

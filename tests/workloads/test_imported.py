@@ -182,3 +182,16 @@ def test_imported__wrong_options(options, message):
 def test_imported__needs_a_path():
     with pytest.raises(ConfigError, match="workload lacks 'path'"):
         build(Imported, {}, "workload")
+
+
+def test_generate__keeps_tenants_and_priorities(make_file):
+    def change(row):
+        long = len(str(row["messages"])) > 300
+        return {**row, "user": "long" if long else "short", "priority": int(long)}
+
+    path, chats = make_file(30, change)
+    requests = Imported(path).generate(0).requests
+    long = np.array([len(str(row["messages"])) > 300 for row in chats.rows])
+    assert 0 < long.sum() < 30
+    assert (requests["priority"] == long).all()
+    assert (requests["tenant"] == (long if long.sum() <= 15 else ~long)).all()

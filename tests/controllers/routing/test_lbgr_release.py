@@ -46,6 +46,20 @@ def test_margin__a_later_worker_must_be_better_by_more_than_a_millisecond(router
         assert router.act(ask(2, [0] * 3)) == expected
 
 
+def test_predicted_s__is_base_plus_load_plus_bias_before_this_request(router, ask, finished):
+    """400 characters twice; the first answer after 2 s teaches a bias of 2,000 - 800 ms, nearly in full (p0 1e6)."""
+    assert router.predicted_s == -1.0
+    only = [True, False, False]
+    router.act(ask(2, [0] * 3, request=0, mask=only))
+    assert router.predicted_s == pytest.approx(0.8)
+    router.act(ask(5, [0] * 3, request=1, mask=only))
+    assert router.predicted_s == pytest.approx(1.6)
+    router.observe(finished((0, DONE, 2.0)))
+    load_ms = int(router.load_ms[0])
+    router.act(ask(3, [0] * 3, time_s=2.0, request=2, mask=only))
+    assert router.predicted_s == pytest.approx(0.4 + load_ms / 1000 + 1.2, rel=1e-4)
+
+
 def test_base__is_at_least_one_millisecond(router, ask):
     router.act(ask(2, [0] * 3, request=0))
     router.load_ms[:] = [0, 100, 100]
