@@ -9,7 +9,7 @@ Metric definitions used everywhere:
     hit rate  = sum(hit_tokens) / sum(prompt_tokens) over completed requests
     goodput   = completed requests with ttft_s, tpot_s and latency_s at most the limits that were given (`kvgym.slo`);
                 a request of one output token has no tpot_s and keeps any limit on it
-    slowdown  = latency_s / (finish_s - admitted_s)                how much waiting stretched a request, >= 1
+    normalized latency = latency_s / output_tokens                 s per token, as in the vLLM paper (arXiv 2309.06180)
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def test_compare__last_line_is_json(kvgym, tmp_path):
     (tmp_path / "tiny.yaml").write_text(TINY)
     code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here", "--seeds", "2")
     last = json.loads(out.splitlines()[-1])
-    assert (code, last["out"]) == (0, "here")
+    assert (code, last["out"], last["deterministic"]) == (0, "here", True)
     cell = last["cells"][0]
     assert (cell["workload"], cell["cluster"], cell["routing"], cell["eviction"]) == (
         "gsp",
@@ -75,6 +75,9 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
         (("compare", "quickstart", "--set", "seeds"), "--set takes KEY=VALUE"),
         (("run", "--routing", "lbrg"), "unknown routing controller 'lbrg'"),
         (("run", "--routing", "no.such:Router"), "cannot import routing controller"),
+        (("run", "--set", "slo.ttft=1"), "unknown key 'ttft' in settings.slo; did you mean 'ttft_s'"),
+        (("run", "--set", "charge_decision_time=-1"), "charge_decision_time must be 'measured' or seconds from 0"),
+        (("run", "--set", "warmup_s=-1"), "warmup_s must not be negative"),
         (("run", "--set", "seed=1"), "unknown key 'seed' in settings; allowed: workload, cluster, options"),
         (("run", "--set", "options.x=1"), "routing controller 'lbgr_release' does not take {'x': 1}"),
         (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
@@ -119,6 +122,14 @@ def test_run__one_cell(kvgym, tmp_path):
     assert (code, last["routing"], last["seed"], last["completed"]) == (0, "round_robin", 3, 64)
     assert last["decisions"] == 64
     assert (tmp_path / "r.parquet").exists()
+    assert (last["deterministic"], last["goodput_share"]) == (True, None)
+
+
+def test_run__measures_as_a_comparison_does(kvgym):
+    settings = ["--set", "workload.groups=4", "--set", "workload.lens=[64, 128]", "--set", "slo.latency_s=100"]
+    code, out, _ = kvgym("run", *settings, "--set", "charge_decision_time=measured", "--set", "warmup_s=1")
+    last = json.loads(out.splitlines()[-1])
+    assert (code, last["deterministic"], last["goodput_share"]) == (0, False, 1.0)
 
 
 def test_run__a_plug_in_from_the_current_folder(kvgym, tmp_path):

@@ -44,7 +44,7 @@ CLASS_COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("P95 s", "p95_latency_s", 1.0, ".2f"),
     ("TTFT P50 s", "p50_ttft_s", 1.0, ".3f"),
     ("TTFT P95 s", "p95_ttft_s", 1.0, ".2f"),
-    ("slowdown", "mean_slowdown", 1.0, ".2f"),
+    ("ms per token", "mean_normalized_latency_s", 1000.0, ".1f"),
     ("goodput %", "goodput_share", 100.0, ".1f"),
 )
 """Columns of the table per class."""

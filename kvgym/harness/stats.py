@@ -36,7 +36,7 @@ METRICS: dict[str, str] = {
     "throughput_rps": "completed requests per second of makespan",
     "goodput_share": "share of the requests that ended which kept the service level objective; none without one",
     "goodput_rps": "requests that kept the service level objective per second of makespan",
-    "fairness": "Jain's index of the tenants' mean slowdowns, 1: all alike (kvgym.harness.classes); none: one tenant",
+    "fairness": "Jain's index of the tenants' mean normalized latencies (kvgym.harness.classes), 1: all alike",
     "load_imbalance": "busy time of the busiest worker / mean busy time",
     "busiest_share": "share of the finished requests that the most chosen worker got",
     "hit_tokens": "prompt tokens of completed requests that were found in the cache",

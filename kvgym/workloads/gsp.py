@@ -74,7 +74,8 @@ class GSP:
             )
         if not min(self.priorities, default=-1.0) >= 0 or not 0 < sum(self.priorities) < np.inf:
             raise WorkloadError(
-                f"gsp: priorities must be shares >= 0 with a finite sum above 0, as in [0.8, 0.2], got {list(self.priorities)}"
+                "gsp: priorities must be shares >= 0 with a finite sum above 0, as in [0.8, 0.2], "
+                f"got {list(self.priorities)}"
             )
         least = LITERAL_TOKENS + 1 if self.shared_literal else 1
         if not self.lens or min(self.lens) < least:

@@ -10,6 +10,7 @@ from rich.console import Console
 import kvgym.harness.compare as module
 from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare import compare
+from kvgym.harness.report import text_tables
 from kvgym.records import read_records
 
 GSP = {"source": "gsp", "groups": 8, "prompts_per_group": 4, "lens": [64, 128, 256]}
@@ -216,3 +217,61 @@ def test_report__published_values_stand_beside_ours(tmp_path):
     assert "| routing | eviction | p50_latency_s published | p50_latency_s ours |" in report
     assert "| random | lru | 26.5 |" in report
     assert "| round_robin | lru | - |" in report
+
+
+CLASSES = {"tenants": 3, "tenant_skew": 1.0, "priorities": [0.5, 0.5]}
+
+
+def test_report__classes_goodput_and_conditions(tmp_path):
+    workload = {"use": {**GSP, **CLASSES}, "name": "gsp"}
+    slo = {"ttft_s": 0.5, "latency_s": 1.5}
+    data = {**GRID, "workloads": [workload], "slo": slo, "warmup_s": 0.5, "charge_decision_time": 0.001}
+    done = compare(data, tmp_path / "out", jobs=1)
+    report = (done.folder / "report.md").read_text()
+    assert "Goodput: requests with ttft_s <= 0.5, latency_s <= 1.5." in report
+    assert "Requests that arrive in the first 0.5 s count in totals and rates only." in report
+    assert "Each decision takes 0.001 s of simulated time" in report
+    assert report.count("### Per ") == 2
+    rows = list(csv.DictReader((done.folder / "classes.csv").read_text().splitlines()))
+    assert [(row["kind"], row["class"]) for row in rows[:5]] == [
+        ("priority", "0"), ("priority", "1"), ("tenant", "0"), ("tenant", "1"), ("tenant", "2"),
+    ]  # fmt: skip
+    assert len(rows) == 5 * 4
+    cell = json.loads((done.folder / "summary.json").read_text())["cells"][0]
+    for kind in ("priority", "tenant"):
+        parts = [row for row in cell["classes"] if row["kind"] == kind]
+        good = sum(row["requests"] * row["goodput_share"] for row in parts) / sum(row["requests"] for row in parts)
+        assert good == pytest.approx(cell["goodput_share"], rel=0.2)  # means over seeds
+    assert 0 < cell["fairness"] < 1
+
+
+def test_report__without_classes_or_slo_has_none_of_their_columns(tmp_path):
+    done = compare(GRID, tmp_path / "out", jobs=1)
+    report = (done.folder / "report.md").read_text()
+    assert not any(word in report for word in ("### Per", "goodput", "fairness", "prediction", "Not deterministic"))
+    assert not (done.folder / "classes.csv").exists()
+    assert "saturated" not in report  # too few requests to say
+    row = next(csv.DictReader((done.folder / "summary.csv").read_text().splitlines()))
+    assert (row["goodput_share"], row["fairness"], row["saturated"]) == ("", "", "")
+
+
+def test_report__predictions_and_saturation_where_there_are_any(tmp_path):
+    load = {"use": {**GSP, "groups": 40, "rate_rps": 200.0}, "name": "gsp"}
+    done = compare({**GRID, "workloads": [load], "routing": ["lbgr", "random"]}, tmp_path / "out", jobs=1)
+    lbgr, plain = done.summary.cells[0], done.summary.cells[-1]
+    assert lbgr.mean("prediction_error") > 0
+    assert plain.mean("prediction_error") is None
+    assert plain.mean("saturated") == 1.0
+    report = (done.folder / "report.md").read_text()
+    assert "prediction error % | prediction bias % | saturated %" in report
+    assert "saturated %" in text_tables(done.summary)
+    assert json.loads((done.folder / "summary.json").read_text())["cells"][0]["saturated"] == lbgr.mean("saturated")
+
+
+def test_measured_decisions__are_marked_everywhere(tmp_path):
+    done = compare({**GRID, "charge_decision_time": "measured"}, tmp_path / "out", jobs=1)
+    assert not done.deterministic
+    assert "**Not deterministic**" in (done.folder / "report.md").read_text()
+    for name in ("summary.json", "manifest.json"):
+        assert json.loads((done.folder / name).read_text())["deterministic"] is False
+    assert json.loads((compare(GRID, tmp_path / "plain", jobs=1).folder / "summary.json").read_text())["deterministic"]

@@ -32,6 +32,14 @@ def test_expand__cells_options_and_names():
     assert (cell.routing, cell.controller, dict(cell.options)) == ("ca49", "cache_aware", {"threshold": 0.49})
 
 
+def test_expand__charged_decisions_are_part_of_what_a_cell_is():
+    free, charged = (expand(load_compare({**BASE, **change}))[0][0] for change in ({}, {"charge_decision_time": 0.002}))
+    assert (free.charge_decision_time, charged.charge_decision_time) == (0.0, 0.002)
+    assert free.file_stem(0) != charged.file_stem(0)
+    assert load_compare(BASE).deterministic
+    assert not load_compare({**BASE, "charge_decision_time": "measured"}).deterministic
+
+
 def test_expand__a_workload_may_have_fleets_of_its_own():
     other = {**GSP, "name": "other", "clusters": [{"use": {"workers": 3}, "name": "three"}]}
     cells, _ = expand(load_compare({**BASE, "workloads": [GSP, other], "routing": ["random"]}))
@@ -66,6 +74,17 @@ def test_config__round_trips_to_plain_data():
         ({"seeds": [1, 1]}, "distinct"),
         ({"seeds": [-1]}, "not negative"),
         ({"warmup_s": -1}, "warmup_s must not be negative"),
+        ({"warmup_s": float("nan")}, "warmup_s must be a finite number"),
+        ({"slo": {}}, r"compare\.slo: a service level objective needs at least one limit"),
+        ({"slo": {"ttft": 2}}, r"unknown key 'ttft' in compare\.slo; did you mean 'ttft_s'"),
+        ({"slo": {"ttft_s": -2}}, r"compare\.slo: ttft_s must be above 0, got -2"),
+        ({"slo": {"tpot_s": "0.1 s"}}, r"compare\.slo\.tpot_s must be a number, got str"),
+        ({"slo": {"latency_s": float("nan")}}, r"compare\.slo\.latency_s must be a finite number"),
+        ({"slo": [2.0]}, r"compare\.slo must be .*got a list"),
+        ({"charge_decision_time": -1e-3}, "charge_decision_time must be 'measured' or seconds from 0 to 3600"),
+        ({"charge_decision_time": "measurd"}, "charge_decision_time must be .*'measured', got str"),
+        ({"charge_decision_time": True}, r"compare\.charge_decision_time must be"),
+        ({"charge_decision_time": float("inf")}, r"compare\.charge_decision_time must be a finite number"),
         ({"workloads": [{**GSP, "optinal": True}]}, r"unknown key 'optinal' in compare\.workloads\.0.*'optional'"),
         ({"nots": "x"}, r"unknown key 'nots' in compare; did you mean 'notes'"),
     ],

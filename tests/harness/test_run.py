@@ -8,6 +8,7 @@ from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import make_controller, run
 from kvgym.types import DONE
+from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
 
 
@@ -45,11 +46,31 @@ def cell(**changes):
     return Cell(**{**values, **changes})
 
 
+BURST = Fixed(({"path": [["a", 1000]]}, {"path": [["b", 1000]]}, {"path": [["c", 1000]], "arrival_s": 9.0}))
+ONE_AT_A_TIME = ClusterConfig(
+    workers=2, capacity_tokens=5000, cost={"model": "analytic", "cached_ms": 0.0, "miss_ms": 1.0},
+    request_overhead_s=0.0, step_overhead_s=0.0,
+)  # fmt: skip
+"""A prompt of 1,000 tokens takes one second."""
+
+
+class Prophet(Watcher):
+    """Predicts ten seconds and as many as it has made decisions; the last decision has none."""
+
+    def act(self, decision):
+        worker = super().act(decision)
+        self.predicted_s = 10.0 + len(Watcher.shown) if len(Watcher.shown) < 3 else -1.0
+        return worker
+
+
 class WatcherTable:
-    """A name table that always gives the watcher."""
+    """A name table that always gives the watcher, or another class."""
+
+    def __init__(self, cls=Watcher):
+        self.cls = cls
 
     def load(self, name):
-        return Watcher
+        return self.cls
 
 
 def test_run__every_request_is_routed_once_and_answered():
@@ -86,3 +107,44 @@ def test_make_controller__options_reach_the_constructor():
     assert made.cache_threshold == 0.49
     with pytest.raises(ConfigError, match=r"'cache_aware' does not take \{'threshold': 0\.49\}"):
         make_controller(cell(controller="cache_aware", options={"threshold": 0.49}))
+
+
+def test_run__predictions_are_logged_per_decision(monkeypatch):
+    monkeypatch.setattr("kvgym.harness.run.table", lambda family: WatcherTable(Prophet))
+    records = run(cell(source=BURST, fleet=ONE_AT_A_TIME), seed=0).records
+    assert dict(zip(records["request"].tolist(), records["predicted_s"].tolist(), strict=True)) == {0: 11, 1: 12, 2: -1}
+
+
+def test_run__a_controller_without_predictions_logs_none():
+    assert set(run(cell(controller="round_robin"), seed=0).records["predicted_s"]) == {-1.0}
+    assert (run(cell(controller="lbgr"), seed=0).records["predicted_s"] > 0).all()
+
+
+def test_charge__decisions_follow_each_other_and_delay_the_requests(monkeypatch):
+    """A quarter of a second each, all to worker 0: served from 0.25, 1.25 (decided at 0.5) and 9.25 on."""
+    monkeypatch.setattr("kvgym.harness.run.table", lambda family: WatcherTable())
+    records = run(cell(source=BURST, fleet=ONE_AT_A_TIME, charge_decision_time=0.25), seed=0).records
+    assert records["admitted_s"].tolist() == [0.25, 1.25, 9.25]
+    assert records["finish_s"].tolist() == [1.25, 2.25, 10.25]
+    assert records["arrival_s"].tolist() == [0.0, 0.0, 9.0]
+
+
+def test_charge__two_workers_still_have_one_router():
+    records = run(
+        cell(source=BURST, fleet=ONE_AT_A_TIME, controller="round_robin", charge_decision_time=0.25), 0
+    ).records
+    assert records["finish_s"].tolist() == [1.25, 1.5, 10.25]
+
+
+def test_charge__measured_takes_wall_time(monkeypatch):
+    ticks = iter(np.arange(0.0, 1000.0, 0.5))  # each look at the clock is half a second later
+    monkeypatch.setattr("kvgym.harness.run.time.perf_counter", lambda: next(ticks))
+    records = run(cell(source=BURST, fleet=ONE_AT_A_TIME, controller="round_robin", charge_decision_time="measured"), 0)
+    assert records.records["finish_s"].tolist() == [1.5, 2.0, 10.5]
+
+
+def test_charge__arrivals_and_the_default_stay():
+    plain, charged = (run(cell(controller="random", charge_decision_time=s), seed=1).records for s in (0.0, 0.001))
+    by_request = [np.sort(records, order="request") for records in (plain, charged)]
+    assert (by_request[0]["arrival_s"] == by_request[1]["arrival_s"]).all()
+    assert (by_request[0]["admitted_s"] < by_request[1]["admitted_s"]).all()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kvgym.harness.stats import METRICS, paired_ratio, spread, summarize
+from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, RECORD, REJECTED
 
 
@@ -49,6 +50,72 @@ def test_summarize__warmup_leaves_out_early_arrivals_but_counts_them():
     rows = [(DONE, 0, 10, 0, 5.0, 6.0, 105.0), (DONE, 0, 10, 10, 8.0, 8.5, 9.0)]
     result = summarize(records(rows), TOTALS, warmup_s=3.0)
     assert (result["mean_latency_s"], result["hit_rate"], result["completed"]) == (1.0, 1.0, 2)
+
+
+def tokens(rows, output_tokens):
+    out = records(rows)
+    out["output_tokens"] = output_tokens
+    return out
+
+
+def test_tpot__of_answers_with_at_least_two_tokens():
+    """Four tokens in 3 s after the first, two in 0.5 s; one token has none."""
+    rows = [(DONE, 0, 1, 0, 0.0, 1.0, 4.0), (DONE, 0, 1, 0, 0.0, 1.0, 1.5), (DONE, 0, 1, 0, 0.0, 1.0, 1.0)]
+    result = summarize(tokens(rows, [4, 2, 1]), TOTALS)
+    assert (result["p50_tpot_s"], result["mean_tpot_s"]) == (0.75, 0.75)
+    assert result["p99_tpot_s"] == pytest.approx(0.995)
+    assert summarize(tokens(rows, 1), TOTALS)["p50_tpot_s"] is None
+
+
+def test_goodput__share_of_what_ended_after_the_warmup_and_rate_of_the_whole_run():
+    rows = [
+        (DONE, 0, 10, 4, 0.0, 1.0, 1.5),
+        (DONE, 0, 10, 0, 4.0, 5.0, 5.5),
+        (DONE, 0, 10, 0, 5.0, 9.0, 9.5),
+        (FAILED, 0, 10, 3, 5.0, 0.0, 6.0),
+        (REJECTED, 0, 10, 0, 6.0, 0.0, 6.0),
+    ]
+    slo = SLO(ttft_s=1.0, latency_s=1.5)
+    result = summarize(records(rows), TOTALS, warmup_s=2.0, slo=slo)
+    assert (result["goodput_share"], result["goodput_rps"]) == (0.25, 0.2)
+    assert summarize(records(rows), TOTALS, slo=slo)["goodput_share"] == 0.4
+    assert result["hit_tokens"] == 4  # of the whole run, answered requests
+    none = summarize(records(rows), TOTALS)
+    assert (none["goodput_share"], none["goodput_rps"]) == (None, None)
+
+
+def test_prediction__median_error_and_bias_of_single_attempts_after_the_warmup():
+    out = records([(DONE, 0, 1, 0, arrival_s, arrival_s + 1.0, arrival_s + 2.0) for arrival_s in range(6)])
+    out["predicted_s"] = [90.0, 1.0, 3.0, 4.0, -1.0, 50.0]
+    out["attempts"] = [1, 1, 1, 1, 1, 2]
+    result = summarize(out, TOTALS, warmup_s=1.0)
+    assert result["prediction_error"] == 0.5  # of 0.5, 0.5 and 1
+    assert result["prediction_bias"] == pytest.approx((1 + 3 + 4) / 6 - 1)
+    out["predicted_s"] = -1.0
+    assert summarize(out, TOTALS)["prediction_error"] is None
+
+
+def test_warmup__holds_for_everything_that_is_measured_per_request():
+    """The first ten seconds are of another kind; only totals see them."""
+    rng = np.random.default_rng(0)
+    rows = [(DONE, 0, 100, 100, 0.05 * i, 0.05 * i + 9, 0.05 * i + 90) for i in range(200)]
+    for start_s in np.sort(rng.uniform(10, 200, 800)):
+        rows.append((DONE, 1, 100, 20, start_s, start_s + 1, start_s + 3))
+    out = tokens(rows, 5)
+    out["tenant"], out["admitted_s"] = np.arange(1000) % 2, out["arrival_s"] + 0.5
+    out["predicted_s"] = np.where(out["arrival_s"] < 10, 1.0, 3.0)
+    slo = SLO(ttft_s=5.0)
+    late, warm = summarize(out[200:], TOTALS, 0.0, slo), summarize(out, TOTALS, float(out["arrival_s"][200]), slo)
+    whole = {"completed", "throughput_rps", "hit_tokens", "busiest_share"}
+    differ = {name for name in METRICS if warm[name] != pytest.approx(late[name], rel=0.1)}
+    # what the warm-up left in the system is backlog all the same, and shrinks
+    assert differ == whole | {"backlog_growth"}
+    assert (warm["saturated"], warm["mean_latency_s"], warm["hit_rate"]) == (0.0, pytest.approx(3.0), 0.2)
+
+
+@pytest.mark.parametrize("makespan", ["makespan_s", "makespan_load_s"])
+def test_both_makespans__are_in_the_summary(makespan):
+    assert summarize(records([(DONE, 0, 1, 0, 0.0, 1.0, 2.0)]), TOTALS)[makespan] == TOTALS[makespan]
 
 
 def test_summarize__nothing_completed_gives_no_values():
