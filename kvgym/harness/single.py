@@ -87,9 +87,7 @@ def _cell(settings: _Settings, workload: str, cluster: str, routing: str, evicti
     return Cell(workload, source, cluster, fleet, routing, routing, settings.options, eviction, {}, charge)
 
 
-def outcome(
-    cell: Cell, seed: int, result: RunResult, warmup_s: float = 0.0, slo: SLO | None = None
-) -> dict[str, Any]:
+def outcome(cell: Cell, seed: int, result: RunResult, warmup_s: float = 0.0, slo: SLO | None = None) -> dict[str, Any]:
     """Return names, seed, metrics (`warmup_s` and `slo` as for `summarize`) and timing of a finished run."""
     return {
         **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
