@@ -38,16 +38,29 @@ class Controller(Protocol):
 
 
 class RoutingController:
-    """Base of the heuristics: keeps the fleet and a random stream of its own, and learns nothing from completions."""
+    """Base of the heuristics: keeps the fleet and a random stream of its own, and learns nothing from completions.
+
+    One that remembers what workers hold asks `restarted` at each decision and forgets those workers.
+    """
 
     spec: FleetSpec
     rng: np.random.Generator
     predicted_s: float = -1.0
+    _incarnation: np.ndarray | None
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start an episode; subclasses that remember something extend this."""
         self.spec = spec
         self.rng = stream(seed, "controller")
+        self._incarnation = None
+
+    def restarted(self, decision: Decision) -> list[int]:
+        """Return the workers that have lost their caches since the last call of this episode, ascending."""
+        before, now = self._incarnation, decision.incarnation
+        if now is None:
+            return []
+        self._incarnation = now
+        return np.flatnonzero(now if before is None else now != before).tolist()
 
     def act(self, decision: Decision) -> int:
         """Return the chosen worker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 from kvgym.config import build, load_config, option
 from kvgym.errors import ConfigError
+from kvgym.schedule import FleetEvent, check_schedule
 
 MOST_WORKERS, MOST_TOKENS = 100_000, 1 << 40
 """Upper limits of a fleet: far beyond use, but what exceeds them is a slip of the pen."""
@@ -19,6 +21,13 @@ class ClusterConfig:
     """A fleet of workers: cache size, scheduler limits and what a step costs.
 
     A list for `capacity_tokens` or `speed` gives one value per worker. Scheduler defaults are SGLang 0.5.23's.
+
+    Failures: what a failed worker had is sent anew by the router, at most `retries` times for each request; after that
+    the request ends as FAILED, and so do the later turns of its session. `kvgym.sim.faults` has the details.
+
+    Network: `network_s` is one delay for all, one per worker, or a map region -> one of these. A request travels for
+    that long from the router, which is in its client's region, to the worker, and so do its first token and its end
+    back. REQUEST.region counts the map's entries; where a workload says nothing, `kvgym.workloads.regions` draws it.
     """
 
     workers: int = option(4, "number of workers")
@@ -35,6 +44,13 @@ class ClusterConfig:
     speed: float | tuple[float, ...] = option(1.0, "speed factor of a worker, or one value per worker")
     request_overhead_s: float | None = option(None, "constant per request; none: from the cost preset", "s")
     step_overhead_s: float | None = option(None, "constant per engine step; none: from the cost preset", "s")
+    schedule: tuple[FleetEvent, ...] = option((), "list of {time_s, worker, event: join | fail | recover}")
+    retries: int = option(3, "most re-sends of a request that was lost with its worker")
+    retry_delay_s: float = option(0.1, "from the loss of a request until it is at the router again", "s")
+    detect_s: float = option(0.0, "how long routers take a failed worker for up", "s")
+    network_s: float | tuple[float, ...] | dict[str, float | tuple[float, ...]] = option(
+        0.0, "one way from client to worker: one value, one per worker, or a map region -> one of these", "s"
+    )
 
     def __post_init__(self) -> None:
         for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):
@@ -58,9 +74,36 @@ class ClusterConfig:
             )
         if min(self.speeds) <= 0:
             raise ConfigError(f"speed must be above 0, got {min(self.speeds)}")
-        for name in ("request_overhead_s", "step_overhead_s"):
-            if (getattr(self, name) or 0.0) < 0:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("request_overhead_s", "step_overhead_s", "retries", "retry_delay_s", "detect_s"):
+            if not 0 <= (getattr(self, name) or 0) < math.inf:
+                raise ConfigError(f"{name} must be finite and not negative, got {getattr(self, name)}")
+        check_schedule(self.schedule, self.workers)
+        self._check_network()
+
+    def _check_network(self) -> None:
+        if self.network_s == {}:
+            raise ConfigError("network_s must name at least one region")
+        for name, value in self._regions.items():
+            where = f"network_s.{name}" if isinstance(self.network_s, Mapping) else "network_s"
+            if isinstance(value, tuple) and len(value) != self.workers:
+                raise ConfigError(f"{where} has {len(value)} values for {self.workers} workers; give one, or one each")
+            if not all(0 <= delay_s < math.inf for delay_s in (value if isinstance(value, tuple) else (value,))):
+                raise ConfigError(f"{where} must be finite and not negative, got {value}")
+
+    @property
+    def _regions(self) -> Mapping[str, float | tuple[float, ...]]:
+        return self.network_s if isinstance(self.network_s, Mapping) else {"": self.network_s}
+
+    @property
+    def regions(self) -> int:
+        """Number of client regions, at least 1."""
+        return len(self._regions)
+
+    @property
+    def network_delays_s(self) -> tuple[tuple[float, ...], ...]:
+        """Seconds one way, shape (regions, workers); empty where there is no delay at all."""
+        rows = tuple(v if isinstance(v, tuple) else (v,) * self.workers for v in self._regions.values())
+        return rows if any(map(any, rows)) else ()
 
     @property
     def capacities(self) -> tuple[int, ...]:

@@ -92,6 +92,7 @@ class FleetSpec:
     capacity_tokens: tuple[int, ...]  # KV tokens per worker
     page_size: int
     forest: Forest
+    network_s: tuple[tuple[float, ...], ...] = ()  # seconds one way, (regions, workers); one row: the same everywhere
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kvgym.cluster import ClusterConfig, resolve_cluster
-from kvgym.config import build, preset_names
+from kvgym.config import build, preset_names, to_plain
 from kvgym.errors import ConfigError, UnknownNameError
 
 
@@ -52,3 +52,45 @@ def test_presets__name_path_map_and_object_mean_the_same(tmp_path):
 def test_presets__unknown_name_gives_the_nearest():
     with pytest.raises(UnknownNameError, match=r"no preset 'l40x5'.*did you mean 'l40x4'"):
         resolve_cluster("l40x5")
+
+
+@pytest.mark.parametrize(
+    ("network_s", "regions", "delays"),
+    [
+        (0, 1, ()),
+        (0.5, 1, ((0.5, 0.5),)),
+        ([0, 0.5], 1, ((0.0, 0.5),)),
+        ({"europe": [0, 0.5], "asia": 1}, 2, ((0.0, 0.5), (1.0, 1.0))),
+        ({"europe": 0, "asia": 0}, 2, ()),
+    ],
+)
+def test_network__one_value_one_per_worker_or_by_region(network_s, regions, delays):
+    made = build(ClusterConfig, {"workers": 2, "network_s": network_s})
+    assert (made.regions, made.network_delays_s) == (regions, delays)
+    assert build(ClusterConfig, to_plain(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("network_s", "message"),
+    [
+        ({}, "network_s must name at least one region"),
+        (-1, "network_s must be finite and not negative, got -1"),
+        ([0.1] * 3, "network_s has 3 values for 2 workers"),
+        ({"asia": [0.1] * 3}, r"network_s\.asia has 3 values for 2 workers"),
+        ({"asia": {"x": 1}}, r"network_s\.asia"),
+        ({"asia": [0, -0.1]}, r"network_s\.asia must be finite and not negative"),
+        ([[0.1, 0.1]], r"cluster\.network_s\.0 must be a number"),
+        ("near", r"cluster\.network_s must be a number"),
+    ],
+)
+def test_network__mistakes(network_s, message):
+    with pytest.raises(ConfigError, match=message):
+        build(ClusterConfig, {"workers": 2, "network_s": network_s}, "cluster")
+
+
+@pytest.mark.parametrize("name", ["retries", "retry_delay_s", "detect_s"])
+def test_retry_rules__are_not_negative(name):
+    with pytest.raises(ConfigError, match=f"{name} must be finite and not negative, got -1"):
+        build(ClusterConfig, {name: -1})
+    with pytest.raises(ConfigError, match=f"{name} must be finite"):
+        ClusterConfig(**{name: float("nan")})

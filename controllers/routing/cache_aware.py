@@ -23,7 +23,7 @@ class CacheAware(TextRouter):
     So equal matches do all go to one worker, until the imbalance rule steps in.
 
     Masks: rules 1 and 3 leave masked workers out. If rule 2 names a masked worker, the first allowed worker is taken
-    and nothing is inserted, as the release does for an unhealthy one.
+    and nothing is inserted, as the release does for an unhealthy one. A worker that has restarted leaves the tree.
 
     Source: sglang-router 0.3.2 (sgl-model-gateway, policies/cache_aware.rs and tree.rs).
 
@@ -47,7 +47,7 @@ class CacheAware(TextRouter):
 
     def act(self, decision: Decision) -> int:
         """Return the worker by the three rules, and remember the prompt there."""
-        self.tree.advance(decision.time_s)
+        self.catch_up(decision)
         worker = -1
         if not self.imbalanced(decision):
             node = self.tree.matched(decision.node)

@@ -29,7 +29,8 @@ class CacheAware014(TextRouter):
     the published hit rates; it has not been checked against the router itself. The tables of queue lengths and tree
     sizes have one random order for the episode, as in the source, so their ties always go to the same worker.
 
-    Masks: masked workers are left out everywhere; if all holders of the deepest matched node are, rule 3 decides.
+    Masks: masked workers are left out everywhere; if all holders of the deepest matched node are, rule 3 decides. A
+    worker that has restarted leaves the tree.
 
     Source: sgl-router 0.1.4 (src/router.rs, src/tree.rs) as in the paper's release (github fzwark/KVRouting, fc3b2a1).
 
@@ -59,7 +60,7 @@ class CacheAware014(TextRouter):
 
     def act(self, decision: Decision) -> int:
         """Return the worker by the three rules, and remember the prompt there."""
-        self.tree.advance(decision.time_s)
+        self.catch_up(decision)
         if self.imbalanced(decision):
             worker = _first(least(decision.inflight, decision.mask), self._queue_rank)
         else:

@@ -61,7 +61,7 @@ class LBGRRelease(RoutingController):
 
     The smallest prediction is one of E in milliseconds, as its bias is learned from E; `predicted_s` is it in seconds.
 
-    Masks: masked workers are skipped in the scan.
+    Masks: masked workers are skipped in the scan. A worker that has restarted leaves the tree.
 
     One thing differs from the release. It keeps a 4x4 covariance whose three masked diagonal entries are divided by
     `forgetting` at every update and overflow at update 86,649 of a worker; the bias turns NaN and that worker gets
@@ -122,6 +122,8 @@ class LBGRRelease(RoutingController):
         """Return the worker of smallest prediction, reserve its load and remember the prompt there."""
         allowed_workers(decision.mask)
         self._advance(decision.time_s)
+        for lost in self.restarted(decision):
+            self.tree.remove_worker(lost)
         if decision.request in self._inflight:
             self._release(self._inflight.pop(decision.request), decision.time_s)
         uncached = np.maximum(decision.prompt_chars - self.tree.match_chars(decision.node), 0)

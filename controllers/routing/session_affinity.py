@@ -23,6 +23,8 @@ class SessionAffinity(RoutingController):
        `cache_model`), among those the least loaded; remaining ties are drawn at random. The session belongs to it from
        then on.
 
+    A worker that has restarted loses its sessions and its part of the index.
+
     `stay` above `near` is the hysteresis: a session that has just moved does not move back at the next turn.
 
     Source: our own rule; session affinity as such is common (SGLang's gateway, llm-d). Constants: chosen, not tuned. On
@@ -51,6 +53,9 @@ class SessionAffinity(RoutingController):
 
     def act(self, decision: Decision) -> int:
         """Return the session's worker, or a new one for it."""
+        for lost in self.restarted(decision):
+            self.cache.remove_worker(lost)
+            self.worker_of = {session: worker for session, worker in self.worker_of.items() if worker != lost}
         workers = allowed_workers(decision.mask)
         surplus = decision.inflight - decision.inflight[workers].min()
         # taken out and put back at the end, so that the dict is in order of last use

@@ -32,6 +32,12 @@ class TextRouter(RoutingController):
         super().reset(spec, seed)
         self.tree = TextTree(spec, self.max_tree_chars, self.evict_every_s)
 
+    def catch_up(self, decision: Decision) -> None:
+        """Bring the tree to the time of `decision`: trim it, and remove the workers that have restarted."""
+        self.tree.advance(decision.time_s)
+        for worker in self.restarted(decision):
+            self.tree.remove_worker(worker)
+
     def imbalanced(self, decision: Decision) -> bool:
         """Whether the spread of requests in flight exceeds both limits; masked workers count, as in the source."""
         low, high = decision.inflight.min(), decision.inflight.max()

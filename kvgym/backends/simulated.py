@@ -12,6 +12,7 @@ from kvgym.backends.base import Progress, Snapshot, check_observability
 from kvgym.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
+from kvgym.sim.changes import fleet_changes
 from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.occupancy import prefixes_of, resident
 from kvgym.sim.prefix_index import PrefixIndex
@@ -19,6 +20,7 @@ from kvgym.sim.signals import HIT
 from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
+from kvgym.workloads.regions import with_regions
 
 _VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn priority tenant region"
 _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
@@ -35,6 +37,7 @@ def engine_options(cluster: ClusterConfig) -> np.ndarray:
     for field, value in (("request_s", cluster.request_overhead_s), ("step_s", cluster.step_overhead_s)):
         if value is not None:
             options[field] = value
+    options["retries"], options["retry_s"] = cluster.retries, cluster.retry_delay_s
     return options
 
 
@@ -60,8 +63,11 @@ class SimulatedBackend:
     def __init__(
         self, workload: Workload, cluster: ClusterConfig, eviction: str, seed: int, observability: str = "router"
     ) -> None:
+        workload = with_regions(workload, cluster.regions, seed)
         self.workload = workload
         self.cluster = cluster
+        self._network_s = np.array(cluster.network_delays_s)
+        self._network_s.flags.writeable = False
         self.engine = Engine(
             workload,
             engine_options(cluster),
@@ -69,18 +75,23 @@ class SimulatedBackend:
             np.array(cluster.speeds),
             eviction,
             stream_seed(seed, "engine"),
+            fleet_changes(cluster.schedule, cluster.detect_s),
+            self._network_s if len(self._network_s) else None,
         )
         self._sent = (
             PrefixIndex(workload.forest, cluster.workers) if check_observability(observability) == "router" else None
         )
         self._mask = np.ones(cluster.workers, bool)
         self._mask.flags.writeable = False
+        # None: nothing fails, so nothing is looked up
+        self._incarnation = np.zeros(cluster.workers, np.int64) if cluster.schedule else None
 
     @property
     def spec(self) -> FleetSpec:
         """What a controller is told at reset."""
         capacities = tuple(int(b) for b in self.engine.cache.workers["capacity"])
-        return FleetSpec(len(capacities), capacities, self.workload.page_size, self.workload.forest)
+        delays = self.cluster.network_delays_s
+        return FleetSpec(len(capacities), capacities, self.workload.page_size, self.workload.forest, delays)
 
     def run_to_decision(self) -> Decision | None:
         """Run until a request needs a worker; None when every request has ended."""
@@ -89,6 +100,8 @@ class SimulatedBackend:
     def _decision(self) -> Decision:
         engine, sent = self.engine, self._sent
         r = engine.pending
+        if self._incarnation is not None:
+            self._look_at_fleet(self._incarnation)
         signals, most = engine.signals(exact=sent is None)
         node, prompt_tokens, prompt_chars, asked, session, turn, priority, tenant, region = _visible(
             self.workload.requests[r].item()
@@ -115,7 +128,18 @@ class SimulatedBackend:
             kv_capacity_tokens=capacity,
             mask=self._mask,
             hit_tokens=hit,
+            incarnation=self._incarnation,
+            network_s=self._network_s[min(region, len(self._network_s) - 1)] if len(self._network_s) else None,
         )
+
+    def _look_at_fleet(self, known: np.ndarray) -> None:
+        """Bring mask and incarnations up to date, in new arrays; the router's memory of restarted workers goes."""
+        workers = self.engine.cache.workers
+        self._mask, self._incarnation = workers["visible"] == 1, np.array(workers["incarnation"])
+        self._mask.flags.writeable = self._incarnation.flags.writeable = False
+        if self._sent is not None:
+            for worker in np.flatnonzero(self._incarnation != known):
+                self._sent.remove_worker(int(worker))
 
     def apply(self, worker: int, delay_s: float = 0.0) -> None:
         """Send the waiting request to `worker`, whose queue it reaches `delay_s` later than without."""

@@ -34,12 +34,13 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
 
     ## Decision points
     One step routes one request: the simulator runs until the next request reaches the router. Steps are unevenly
-    spaced in time (``info["dt_s"]``); several requests of one instant are several steps with ``dt_s`` 0.
+    spaced in time (``info["dt_s"]``); several requests of one instant are several steps with ``dt_s`` 0. A request
+    that was lost with a failed worker is routed again, so a cluster with a schedule can take more steps than requests.
 
     ## Action space
-    ``Discrete(workers)``: the worker that gets the request. `action_masks()` tells which may be chosen. An action that
-    is masked or no worker at all never raises: the first allowed worker gets the request, and
-    ``info["invalid_actions"]`` counts it.
+    ``Discrete(workers)``: the worker that gets the request. `action_masks()` tells which may be chosen: those that are
+    up, as far as the router knows; at least one is. An action that is masked or no worker at all never raises: the
+    first allowed worker gets the request, and ``info["invalid_actions"]`` counts it.
 
     ## Observation space
     ``Dict`` of float32 boxes, ``request`` (4,) and ``workers`` (workers, 9); a row means the same whatever the number
@@ -80,8 +81,8 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     the episode seed itself: the same requests as in ``kvgym run --seed n``.
 
     ## Episode end
-    Terminated once the last request is routed: that step runs the simulator until all requests have ended. Truncated
-    only by the ``max_episode_steps`` of `gymnasium.make`.
+    Terminated once the last request is routed: that step runs the simulator until all requests have ended (one that
+    no worker can serve any more has failed). Truncated only by the ``max_episode_steps`` of `gymnasium.make`.
 
     ## Arguments
     All survive `EnvSpec.to_json` as names, paths (strings) and maps; a callable reward does not.
@@ -159,6 +160,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
 
         Raises:
             ConfigError: `options` holds something else.
+            SimulationError: no worker of the cluster's schedule is up for any request.
         """
         super().reset(seed=seed)
         self.episode_seed = self._draw_seed(options or {})
@@ -170,6 +172,8 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         self._invalid = 0
         self._last = (None, -1)
         observation = self._advance()
+        if self.decision is None:
+            raise SimulationError("no worker is up for any request of this episode; change the cluster's schedule")
         return observation, self._info(self._progress.time_s) | {"episode_seed": self.episode_seed}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvgym.jit import i64, njit
+from kvgym.sim.answers import end_request, send_first
 from kvgym.sim.cache import insert, lock, unlock
 from kvgym.sim.lists import queue_push, run_push, run_remove
 from kvgym.sim.memory import (
@@ -26,7 +27,6 @@ from kvgym.sim.memory import (
     page_ceil,
     path_node,
 )
-from kvgym.sim.releases import release_after
 from kvgym.sim.state import DECODE, PREFILL, READY, Cache, Sim
 from kvgym.types import DONE
 
@@ -104,24 +104,9 @@ def checkpoint(c: Cache, x: Sim, hooks: Any, w: int, r: int, tokens: int, keep: 
 
 
 @njit()
-def end_request(c: Cache, x: Sim, w: int, r: int, status: int) -> None:
-    """Log the end of request r and release what waits for it."""
-    worker, live, clock = c.workers[w], x.live[r], c.clock[0]
-    if status != DONE and live.first_s < 0:
-        clock.no_first -= 1
-    live.status, live.finish_s = status, clock.now_s
-    worker.inflight -= 1
-    worker.inflight_tokens -= x.requests[r].prompt_tokens
-    clock.in_system -= 1
-    x.done[clock.done] = r
-    clock.done += 1
-    release_after(c, x, r, clock.now_s)
-
-
-@njit()
 def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     """The prefill step has ended: insert, sample the first token, join the running batch or finish."""
-    worker, clock = c.workers[w], c.clock[0]
+    worker = c.workers[w]
     r = i64(worker.batch_head)
     worker.batch_head = worker.batch_tail = -1
     worker.batch = 0
@@ -135,11 +120,10 @@ def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
         else:
             live.out += 1
             if live.first_s < 0:
-                live.first_s = clock.now_s
-                clock.no_first -= 1
+                send_first(c, x, r)
             if live.out >= live.target:
                 checkpoint(c, x, hooks, w, r, i64(live.kv), False)
-                end_request(c, x, w, r, DONE)
+                end_request(c, x, r, DONE)
                 worker.full = 0
             else:
                 checkpoint(c, x, hooks, w, r, i64(live.kv), True)
@@ -323,6 +307,6 @@ def finish_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
             run_remove(c, x, w, r)
             worker.context -= kv
             checkpoint(c, x, hooks, w, r, kv, False)
-            end_request(c, x, w, r, DONE)
+            end_request(c, x, r, DONE)
             worker.full = 0
         r = following

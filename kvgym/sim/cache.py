@@ -115,6 +115,15 @@ def take_slot(c: Cache) -> int:
 
 
 @njit()
+def give_slot(c: Cache, s: int) -> None:
+    """Put slot s, which is in no table and no order, on the free list."""
+    clock = c.clock[0]
+    c.slots[s].parent = clock.free_slot
+    clock.free_slot = s
+    clock.free_slots += 1
+
+
+@njit()
 def fill_path(c: Cache, node: int) -> int:
     """Write the forest path of `node` to c.path[0..level]; return its level."""
     level = i64(c.nodes[node].level)
@@ -313,9 +322,7 @@ def remove_leaf(c: Cache, w: int, s: int) -> int:
     worker.evicted += size
     table_remove(c, s)
     parent = i64(slot.parent)
-    slot.parent = c.clock[0].free_slot
-    c.clock[0].free_slot = s
-    c.clock[0].free_slots += 1
+    give_slot(c, s)
     above = c.slots[parent]
     above.children -= 1
     if above.children == 0 and above.lock == 0 and parent != w:

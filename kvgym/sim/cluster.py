@@ -1,6 +1,8 @@
 """The event loop over all workers: run to the next decision, route, in one fixed order of equal times.
 
-Order of equal times: steps end, then requests arrive, then workers schedule. Among workers the lower index goes first.
+Order of equal times: steps end, then the fleet changes (workers fail, join, recover), then answers reach their clients,
+then requests arrive, then workers schedule. Among workers the lower index goes first; among requests that are back at
+the router the one that arrived first.
 """
 
 from __future__ import annotations
@@ -10,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from kvgym.jit import i64, njit
-from kvgym.sim.batches import cut_leap, end_request, finish_decode, finish_prefill
+from kvgym.sim.answers import arrive, deliver, end_request, network_delay
+from kvgym.sim.batches import cut_leap, finish_decode, finish_prefill
+from kvgym.sim.faults import apply_change
 from kvgym.sim.integrity import check_all
 from kvgym.sim.lists import queue_push
 from kvgym.sim.memory import clipped_new_tokens
 from kvgym.sim.releases import move_clock, next_release, take_release
 from kvgym.sim.scheduler import advance
-from kvgym.sim.state import BROKEN, DECIDE, DECODE, EVICT, FINISHED, GROW, IDLE, PREFILL, READY, Cache, Sim
-from kvgym.types import QUEUED, REJECTED
+from kvgym.sim.state import BROKEN, DECIDE, DECODE, DOWN, EVICT, FINISHED, GROW, IDLE, PREFILL, READY, Cache, Sim
+from kvgym.types import PENDING, QUEUED, REJECTED
 
 
 @njit()
@@ -97,15 +101,20 @@ def run(c: Cache, x: Sim, hooks: Any) -> int:
         if w < 0:
             w = next_event(c)
             r = next_release(c, x)
-            if w < 0 and r < 0:
+            if w < 0 and r < 0 and (clock.in_system == 0 or clock.change_s == np.inf):
                 return FINISHED
-            if r >= 0:
-                release_s = x.live[r].release_s
-                due_s = c.workers[w].due_s if w >= 0 else np.inf
-                if release_s < due_s or (release_s == due_s and c.workers[w].phase == READY):
-                    arrive(c, x)
+            due_s = c.workers[w].due_s if w >= 0 else np.inf
+            router_s = x.live[r].due_s if r >= 0 else np.inf
+            first_s = min(router_s, clock.change_s)
+            if first_s < due_s or (first_s == due_s and c.workers[w].phase == READY):
+                if clock.change_s <= router_s:
+                    w = apply_change(c, x)
+                    if options.check == 1 and not verify(c, x, DOWN, w):
+                        return BROKEN
+                elif at_router(c, x):
                     return DECIDE
-            move_clock(c, c.workers[w].due_s)
+                continue
+            move_clock(c, due_s)
         if must_grow(c, w):
             return GROW
         clock.evict_worker = -1
@@ -119,21 +128,23 @@ def run(c: Cache, x: Sim, hooks: Any) -> int:
 
 
 @njit()
-def arrive(c: Cache, x: Sim) -> None:
-    """Take the next release to the router: it becomes `pending`."""
-    clock = c.clock[0]
+def at_router(c: Cache, x: Sim) -> bool:
+    """Take the request that is at the router next, on its way to a worker or back; True when it needs a route."""
     r = take_release(c, x)
-    move_clock(c, x.live[r].release_s)
-    clock.in_system += 1
-    clock.no_first += 1
-    clock.pending = r
+    move_clock(c, x.live[r].due_s)
+    if x.live[r].status == PENDING:
+        arrive(c, x, r)
+        return c.clock[0].pending >= 0
+    deliver(c, x, r)
+    return False
 
 
 @njit()
 def route(c: Cache, x: Sim, w: int, delay_s: float) -> None:
     """Send the pending request to worker w; a prompt that the worker can never hold ends as REJECTED.
 
-    It is in flight from now on, and reaches the worker's queue `delay_s` (the decision's own time) later than else.
+    It is in flight from now on, and reaches the worker's queue after `delay_s` (the decision's own time), the request
+    overhead and the network delay.
     """
     clock, worker = c.clock[0], c.workers[w]
     r = clock.pending
@@ -146,10 +157,12 @@ def route(c: Cache, x: Sim, w: int, delay_s: float) -> None:
     live.target = min(request.output_tokens, live.asked)
     worker.inflight += 1
     worker.inflight_tokens += request.prompt_tokens
+    live.net_s = 0.0
     if live.asked < 1:
-        end_request(c, x, w, r, REJECTED)
+        end_request(c, x, r, REJECTED)
         return
-    live.enter_s = clock.now_s + delay_s + c.options[0].request_s
+    live.net_s = network_delay(x, r, w)
+    live.enter_s = clock.now_s + delay_s + c.options[0].request_s + live.net_s
     queue_push(c, x, w, r, live.enter_s)
     if worker.phase == IDLE:
         worker.phase, worker.due_s = READY, live.enter_s
@@ -167,8 +180,10 @@ def run_rule(c: Cache, x: Sim, hooks: Any, rule: int) -> int:
         if code != DECIDE:
             return code
         w = i64(c.clock[0].pending % len(c.workers))
+        while c.workers[w].visible == 0:
+            w = (w + 1) % len(c.workers)
         if rule == 1:
             for other in range(len(c.workers)):
-                if c.workers[other].inflight < c.workers[w].inflight:
+                if c.workers[other].visible == 1 and c.workers[other].inflight < c.workers[w].inflight:
                     w = i64(other)
         route(c, x, w, 0.0)

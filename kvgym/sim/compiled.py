@@ -12,7 +12,7 @@ from numba import types
 from kvgym.jit import JIT_ON, njit, record_zeros
 from kvgym.sim.binding import BINDING_TYPE
 from kvgym.sim.policy import CACHE_TYPE
-from kvgym.sim.state import EVENT, LIVE, Sim
+from kvgym.sim.state import CHANGE, EVENT, LIVE, Sim
 from kvgym.types import RECORD, REQUEST
 
 INT, FLOAT, VOID, BOOL = types.int64, types.float64, types.void, types.boolean
@@ -25,7 +25,8 @@ RECORDS = numba.from_dtype(RECORD)[::1] if JIT_ON else None
 def example_sim() -> Sim:
     """Return a `Sim` of the shapes that the signatures are made from."""
     ids = np.zeros(1, np.int32)
-    return Sim(record_zeros(1, REQUEST), record_zeros(1, LIVE), ids, ids, ids, ids, record_zeros(2, EVENT))
+    live, ring, changes = record_zeros(1, LIVE), record_zeros(2, EVENT), record_zeros(1, CHANGE)
+    return Sim(record_zeros(1, REQUEST), live, ids, ids, ids, ids, ring, changes, np.zeros((1, 1)))
 
 
 SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None

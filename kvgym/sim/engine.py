@@ -14,7 +14,7 @@ from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
 from kvgym.sim.policy import Policy
 from kvgym.sim.signals import SIGNALS
-from kvgym.sim.state import BROKEN, EVENT, GROW, LIVE, OPTIONS, Sim, new_cache
+from kvgym.sim.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
 from kvgym.tables import table
 from kvgym.types import RECORD
 from kvgym.workloads.base import Workload
@@ -42,6 +42,8 @@ class Engine:
         speeds: speed factor per worker, shape (workers,).
         policy: the eviction policy, by name or ``module:attr`` (then a pickle names it), or itself.
         seed: of the policies' random streams.
+        changes: CHANGE records in the order in which they happen (`kvgym.sim.changes`); none: nothing fails.
+        network_s: seconds one way, shape (regions, workers); none: no delay.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class Engine:
         speeds: np.ndarray,
         policy: Policy | str,
         seed: int,
+        changes: np.ndarray | None = None,
+        network_s: np.ndarray | None = None,
     ) -> None:
         self._entry = load_entry()
         self.workload = workload
@@ -67,17 +71,36 @@ class Engine:
         pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
         self.cache = new_cache(as_records(np.ascontiguousarray(workload.forest.nodes)), pool, options, seed)
         self.cache.workers["speed"] = speeds
-        self.sim = self._new_sim()
+        self.sim = self._new_sim(record_zeros(0, CHANGE) if changes is None else as_records(changes), network_s)
+        self._start_fleet()
         self.seen = 0
 
-    def _new_sim(self) -> Sim:
+    def _start_fleet(self) -> None:
+        """Set the clock to the first change of the fleet; a worker that joins later is down."""
+        changes, workers, clock = self.sim.changes, self.cache.workers, self.cache.clock
+        if len(changes) == 0:
+            return
+        clock["change_s"] = changes["time_s"][0]
+        named, first = np.unique(changes["worker"], return_index=True)
+        absent = named[changes["kind"][first] == START]
+        workers["phase"][absent], workers["visible"][absent] = DOWN, 0
+        clock["visible"] -= len(absent)
+
+    def _new_sim(self, changes: np.ndarray, network_s: np.ndarray | None) -> Sim:
         load, n = self.workload, len(self.workload.requests)
         live = record_zeros(n, LIVE)
         for name in ("enter_s", "admitted_s", "first_s", "finish_s"):
             live[name] = -1.0
         for name in ("worker", "next", "prev", "slot"):
             live[name] = -1
-        live["release_s"] = load.requests["arrival_s"]
+        live["release_s"] = live["due_s"] = load.requests["arrival_s"]
+        network = np.zeros((0, 0)) if network_s is None else np.ascontiguousarray(network_s, np.float64)
+        regions = load.requests["region"]
+        if len(network) > 1 and not 0 <= regions.min() <= regions.max() < len(network):
+            raise SimulationError(
+                f"the workload has requests from region {regions.max()}, the cluster's network_s names "
+                f"{len(network)} regions (0 to {len(network) - 1})"
+            )
         first = load.heads if load.clients == 0 else load.heads[: load.clients]
         order = np.lexsort((first, load.requests["arrival_s"][first]))
         self.cache.options["clients"] = load.clients
@@ -90,6 +113,8 @@ class Engine:
             heap=np.zeros(n + 1, np.int32),
             done=np.zeros(n, np.int32),
             ring=record_zeros(RING_EVENTS + 1 if self.cache.options["check"][0] else 2, EVENT),
+            changes=changes,
+            network=network,
         )
 
     @property
@@ -128,6 +153,9 @@ class Engine:
             raise SimulationError("no request waits for a route; call run() first")
         if not 0 <= worker < len(self.cache.workers):
             raise SimulationError(f"worker must be 0..{len(self.cache.workers) - 1}, got {worker}")
+        if not self.cache.workers["visible"][worker]:
+            up = np.flatnonzero(self.cache.workers["visible"]).tolist()
+            raise SimulationError(f"worker {worker} is down; choose one that Decision.mask allows: {up}")
         if not 0.0 <= delay_s < np.inf:
             raise SimulationError(f"delay_s must be a finite number >= 0, got {delay_s}")
         self._entry.route(self.cache, self.sim, worker, delay_s)
@@ -145,7 +173,7 @@ class Engine:
         """Return an independent copy at the same point; the same actions give the same future."""
         twin = object.__new__(Engine)
         twin.__dict__.update(self.__dict__)
-        shared = {"nodes", "options", "requests", "arrivals", "heads"}
+        shared = {"nodes", "options", "requests", "arrivals", "heads", "changes", "network"}
         for name in ("cache", "sim"):
             part = getattr(self, name)
             copied = [a if f in shared else a.copy() for f, a in zip(part._fields, part, strict=True)]
@@ -209,6 +237,6 @@ def default_options() -> np.ndarray:
     """Return an OPTIONS record with SGLang 0.5.23's scheduler defaults and zero costs."""
     options = record_zeros(1, OPTIONS)
     options["page"], options["chunk"], options["prefill"], options["max_running"] = 1, 8192, 16384, 2048
-    options["ignore_eos"] = 1
+    options["ignore_eos"], options["retries"], options["retry_s"] = 1, 3, 0.1
     options["check"] = int(os.environ.get("KVGYM_CHECK", "0") == "1")
     return options

@@ -109,7 +109,7 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
             return -1, reserved
         worker.chunked = r
     live.slot, live.prefix, live.kv, live.extend = slot, prefix, prefix, extend
-    if live.retractions == 0:
+    if live.admitted_s < 0.0:
         live.hit = prefix
         worker.hit += prefix
         worker.prompted += i64(live.goal)

@@ -35,8 +35,16 @@ SLOT = np.dtype(
 )
 """One radix-cache node of one worker, equal to a TreeNode of SGLang's RadixCache. Slots 0..workers-1 are the roots."""
 
-IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE = 0, 1, 2, 3, 4, 5
-"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it."""
+IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE, DOWN = 0, 1, 2, 3, 4, 5, 6
+"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it; DOWN:
+not joined yet, or failed (its lists and its cache stay as they were until the router notices)."""
+
+UNSEEN, WAITING, STREAMING = 0, 1, 2
+"""Values of LIVE.stage, the client's view: not sent yet, waiting for the first token, first token seen."""
+
+STOP, NOTICE, START = 0, 1, 2
+"""Values of CHANGE.kind: a worker dies; the router learns of it and the worker's cache and requests are gone; a worker
+is up with an empty cache."""
 
 FINISHED, DECIDE, EVICT, GROW, BROKEN = 0, 1, 2, 3, 4
 """What `run` returns: all drained; a request waits for a route; a worker waits for an eviction; arrays are too small;
@@ -85,6 +93,7 @@ WORKER = np.dtype(
         ("inflight_tokens", np.int64),  # their prompt tokens
         ("retractions", np.int64),
         ("incarnation", np.int64),  # times that it has lost its cache by a failure that the router has noticed
+        ("visible", np.int32),  # 1: the router takes it for up
     ],
     align=True,
 )
@@ -97,6 +106,8 @@ LIVE = np.dtype(
         ("admitted_s", np.float64),
         ("first_s", np.float64),
         ("finish_s", np.float64),
+        ("due_s", np.float64),  # when it is at the router next: arrival, retry, first token or end
+        ("net_s", np.float64),  # network delay between its client and its worker, one way
         ("join", np.int64),  # worker.decoded when the request joined the running batch
         ("status", np.int32),  # kvgym.types: PENDING .. FAILED
         ("worker", np.int32),
@@ -114,6 +125,7 @@ LIVE = np.dtype(
         ("asked", np.int32),  # max_new_tokens, clipped to what the worker's pool can hold
         ("retractions", np.int32),
         ("attempts", np.int32),  # times that it was sent to a worker
+        ("stage", np.int32),  # what its client has seen: UNSEEN .. STREAMING
     ],
     align=True,
 )
@@ -125,6 +137,7 @@ CLOCK = np.dtype(
         ("area_s", np.float64),  # integral of the number of requests in the system
         ("ttft_area_s", np.float64),  # integral of the number of requests without a first token
         ("busiest_s", np.float64),  # largest busy_s
+        ("change_s", np.float64),  # time of the next entry of `changes`; inf: none
         ("in_system", np.int64),
         ("no_first", np.int64),
         ("pending", np.int64),  # request that waits for a routing decision; -1: none
@@ -135,6 +148,8 @@ CLOCK = np.dtype(
         ("free_slot", np.int64),  # first free slot; -1: none
         ("free_slots", np.int64),
         ("evict_worker", np.int64),  # worker that waits for an eviction decision; -1: none
+        ("change", np.int64),  # next entry of `changes`
+        ("visible", np.int64),  # workers that the router takes for up
         ("error", np.int64),  # worker + 1 that can't go on or whose integrity check failed; 0: none
     ],
     align=True,
@@ -152,6 +167,8 @@ OPTIONS = np.dtype(
         ("ignore_eos", np.int64),  # 1: reserve max_new_tokens in full
         ("pause_evict", np.int64),  # 1: return at every eviction
         ("check", np.int64),  # 1: integrity check after every event
+        ("retries", np.int64),  # most re-sends of a request that was lost with its worker
+        ("retry_s", np.float64),  # from the loss until it is at the router again
         ("request_s", np.float64),  # HTTP and tokenising before the worker sees a request
         ("step_s", np.float64),  # CPU time added to every step
         ("p0", np.float64),
@@ -165,6 +182,9 @@ OPTIONS = np.dtype(
     align=True,
 )
 """Fixed options of the engine and the cost model (one record; seconds)."""
+
+CHANGE = np.dtype([("time_s", np.float64), ("worker", np.int32), ("kind", np.int32)], align=True)
+"""One entry of the fleet's schedule, in the order in which they happen."""
 
 EVENT = np.dtype(
     [("time_s", np.float64), ("kind", np.int32), ("worker", np.int32), ("tokens", np.int64)],
@@ -193,7 +213,10 @@ class Cache(NamedTuple):
 
 
 class Sim(NamedTuple):
-    """The rest of the episode: requests, releases, results. Shapes: (requests,) each, ring (1000,)."""
+    """The rest of the episode: requests, releases, results, and what the fleet does on its own.
+
+    Shapes: (requests,) each, ring (1000,), changes (changes,), network (regions, workers) seconds one way or (0, 0).
+    """
 
     requests: np.ndarray
     live: np.ndarray
@@ -202,6 +225,8 @@ class Sim(NamedTuple):
     heap: np.ndarray
     done: np.ndarray
     ring: np.ndarray
+    changes: np.ndarray
+    network: np.ndarray
 
 
 def new_cache(
@@ -228,6 +253,7 @@ def new_cache(
     fleet["capacity"] = fleet["free"] = capacities
     fleet["due_s"] = np.inf
     fleet["speed"] = 1.0
+    fleet["visible"] = 1
     fleet["ratio"] = 0.7
     for name in (
         "queue_head",
@@ -242,6 +268,8 @@ def new_cache(
         fleet[name] = -1
     clock = record_zeros(1, CLOCK)
     clock["free_slot"] = -1
+    clock["change_s"] = np.inf
+    clock["visible"] = workers
     clock["pending"] = clock["evict_worker"] = -1
     states = np.random.SeedSequence(seed).generate_state(workers, np.uint64) | np.uint64(1)
     cache = Cache(

@@ -15,7 +15,7 @@ from kvgym.workloads.base import Workload
 from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
 from kvgym.workloads.sessions import make_workload
 
-_PLAIN = ("arrival_s", "think_s", "output_tokens", "max_new_tokens", "priority", "tenant")
+_PLAIN = ("arrival_s", "think_s", "output_tokens", "max_new_tokens", "priority", "tenant", "region")
 _KEYS = ("path", "ids", "tokens", "answer", "session", *_PLAIN)
 
 
@@ -31,7 +31,8 @@ class Fixed:
     - ``output_tokens`` (1), ``answer``: what the answer is called where a later prompt continues it: a key for path
       rows, for id rows the ids of prompt + answer (default: an answer that no prompt continues);
     - ``arrival_s`` (0), ``think_s`` (0), ``session`` (its own; rows of one session follow each other),
-      ``max_new_tokens`` (output_tokens), ``priority`` (0), ``tenant`` (0): whole numbers.
+      ``max_new_tokens`` (output_tokens), ``priority`` (0), ``tenant`` (0): whole numbers, ``region`` (0; where all rows
+      have 0 the cluster's regions are drawn).
     """
 
     rows: tuple[Mapping[str, Any], ...] = field(metadata={"help": "the requests in order"})
@@ -70,6 +71,9 @@ class Fixed:
             value = row.get(name, 0)
             if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
                 raise WorkloadError(f"fixed: row {i}: {name} must be a whole number of 32 bits, got {value!r}")
+        region = row.get("region", 0)
+        if isinstance(region, bool) or not isinstance(region, int) or region < 0:
+            raise WorkloadError(f"fixed: row {i}: region must be a whole number >= 0, got {region!r}")
         kind = "path" if "path" in self.rows[0] else "ids"
         if kind not in row or ("path" in row and "ids" in row):
             raise WorkloadError(f"fixed: row {i} must give its prompt as `{kind}`, as row 0 does, and in no other way")

@@ -11,6 +11,7 @@ import pytest
 from kvgym.backends.simulated import SimulatedBackend, engine_options
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import ConfigError, UnknownNameError
+from kvgym.schedule import FleetEvent
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
@@ -98,6 +99,52 @@ def test_decision__does_not_change_afterwards() -> None:
     assert list(kept.inflight) == [0, 0]
     with pytest.raises(ValueError, match="read-only"):
         kept.mask[0] = False
+
+
+def test_fleet__mask_incarnation_and_network_are_what_the_router_knows() -> None:
+    """Worker 1 dies at 4, is noticed at 6 and back at 9: its memory at the router goes with the notice."""
+    rows = [row(["a", 10], arrival_s=float(time_s), region=time_s % 2) for time_s in (0, 3, 5, 7, 9)]
+    schedule = (FleetEvent(4.0, 1, "fail"), FleetEvent(9.0, 1, "recover"))
+    fleet = small(schedule=schedule, detect_s=2.0, retries=0, network_s={"near": 0.0, "far": (0.25, 0.5)})
+    backend = SimulatedBackend(Fixed(tuple(rows)).generate(0), fleet, "lru", 1)
+    assert backend.spec.network_s == ((0.0, 0.0), (0.25, 0.5))
+    seen = []
+    while (decision := backend.run_to_decision()) is not None:
+        assert decision.hit_tokens is not None and decision.incarnation is not None and decision.network_s is not None
+        columns = (decision.mask, decision.incarnation, decision.hit_tokens, decision.network_s)
+        seen.append((decision.time_s, *(column.tolist() for column in columns)))
+        for column in (decision.mask, decision.incarnation, decision.network_s):
+            assert not column.flags.writeable
+        backend.apply(1 if decision.mask[1] else 0)
+    assert seen == [
+        (0.0, [True, True], [0, 0], [0, 0], [0.0, 0.0]),
+        (3.0, [True, True], [0, 0], [0, 9], [0.25, 0.5]),
+        (5.0, [True, True], [0, 0], [0, 9], [0.25, 0.5]),
+        (7.0, [True, False], [0, 1], [0, 0], [0.25, 0.5]),
+        (9.0, [True, True], [0, 1], [9, 0], [0.25, 0.5]),
+    ]
+
+
+def test_fleet__nothing_is_said_where_nothing_can_happen() -> None:
+    backend = SimulatedBackend(turns(), small(), "lru", 1)
+    decision = backend.run_to_decision()
+    assert decision is not None and decision.mask.all()
+    assert decision.incarnation is None and decision.network_s is None and backend.spec.network_s == ()
+
+
+def test_regions__are_drawn_for_a_workload_without_and_move_no_arrival(gsp: Workload) -> None:
+    one, four = (
+        play(SimulatedBackend(gsp, ClusterConfig(workers=3, network_s=network_s), "lru", 1)).records()
+        for network_s in (0.1, {name: 0.1 for name in "abcd"})
+    )
+    assert one.tobytes() == four.tobytes()
+    backend = SimulatedBackend(gsp, ClusterConfig(workers=3, network_s={"a": 0.1, "b": 1.0}), "lru", 1)
+    records = play(backend).records()
+    region = backend.workload.requests["region"][records["request"]]
+    assert 0.4 < region.mean() < 0.6 and not gsp.requests["region"].any()
+    assert (np.sort(records["arrival_s"]) == np.sort(one["arrival_s"])).all()
+    wait_s = records["finish_s"] - records["arrival_s"]
+    assert wait_s[region == 1].min() > 2.0 and wait_s[region == 0].min() < 1.0
 
 
 def test_stats__add_up(gsp: Workload) -> None:

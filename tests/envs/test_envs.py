@@ -59,9 +59,26 @@ def future(env: gymnasium.Env, steps: int = 200) -> list:
     return seen
 
 
+FAULTS = [{"time_s": 0.2, "worker": 1, "event": "fail"}, {"time_s": 0.7, "worker": 1, "event": "recover"}]
+
+
 @everywhere
 def test_check_env__gymnasium(name, make):
     check_env(make(name).unwrapped)
+
+
+@everywhere
+def test_check_env__with_failures_and_regions(name, make):
+    cluster = TINY["cluster"] | {"schedule": FAULTS, "network_s": {"a": 0.01, "b": [0.1, 0.0, 0.2]}, "detect_s": 0.1}
+    check_env(make(name, cluster=cluster).unwrapped)
+    env, twin = make(name, cluster=cluster), make(name, cluster=cluster)
+    for each in (env, twin):
+        each.reset(seed=3)
+        advance(each, 12)
+    frozen = pickle.loads(pickle.dumps(env.unwrapped)), copy.deepcopy(env.unwrapped)
+    expected = future(twin)
+    for each in (env, *frozen):
+        assert future(each) == expected
 
 
 @everywhere

@@ -13,7 +13,7 @@ from controllers.routing.random import Random
 from kvgym.encoding import WORKER_FEATURES, feature_table
 from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError
-from kvgym.types import DONE, REJECTED
+from kvgym.types import DONE, FAILED, REJECTED
 
 WORKLOAD = {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0}
 CLUSTER = {"workers": 3, "capacity_tokens": 600}
@@ -78,6 +78,58 @@ def test_reward__may_be_a_callable_that_does_not_survive_json():
     assert total == 30 == sum(info["rewards"]["answers"] for info in infos)
     with pytest.raises((TypeError, ValueError), match=r"function|callable"):
         env.spec.to_json()
+
+
+FAULTS = [
+    {"time_s": 0.4, "worker": 0, "event": "join"},
+    {"time_s": 0.3, "worker": 1, "event": "fail"},
+    {"time_s": 0.9, "worker": 1, "event": "recover"},
+    {"time_s": 0.6, "worker": 2, "event": "fail"},
+]
+
+
+@pytest.mark.parametrize("workload", [WORKLOAD, CHAT], ids=["open", "chat"])
+@pytest.mark.parametrize(
+    "more", [{}, {"detect_s": 0.25}, {"network_s": {"a": [0.0, 0.1, 0.2], "b": 0.05}}, {"retries": 0}]
+)
+def test_return__equals_the_metric_with_failures_and_delays(workload, more):
+    """Failed requests count until they have failed, in both terms."""
+    env = RoutingEnv(
+        workload, CLUSTER | {"schedule": FAULTS} | more, reward={"latency": 1.0, "ttft": 1.0, "makespan": 1}
+    )
+    _, infos = play(env)
+    records, sums = env.records(), {name: sum(i["rewards"][name] for i in infos) for name in infos[0]["rewards"]}
+    assert len(records) == len(set(records["request"].tolist())) == len(env._backend.workload.requests)
+    if workload is WORKLOAD:  # enough of it for the failures to hit something
+        assert (records["status"] == FAILED).any() if "retries" in more else (records["attempts"] > 1).any()
+    first_s = np.where(records["first_token_s"] >= 0, records["first_token_s"], records["finish_s"])
+    assert sums["latency"] == pytest.approx(-(records["finish_s"] - records["arrival_s"]).sum())
+    assert sums["ttft"] == pytest.approx(-(first_s - records["arrival_s"]).sum())
+    assert sums["makespan"] == pytest.approx(-env._backend.stats()["makespan_load_s"])
+    assert len(infos) == records["attempts"].sum()
+
+
+def test_masks__follow_the_schedule_and_are_never_empty():
+    env = RoutingEnv(WORKLOAD, CLUSTER | {"schedule": FAULTS})
+    env.reset(seed=0)
+    seen, done = [], False
+    while not done:
+        mask = env.action_masks()
+        assert mask.any() and (mask == env.decision.mask).all()
+        time_s = env.decision.time_s
+        assert mask.tolist() == [time_s >= 0.4, not 0.3 <= time_s < 0.9, time_s < 0.6]
+        seen.append(mask.tolist())
+        wrong = int(np.argmin(mask))
+        _, _, done, _, info = env.step(wrong)
+        assert (env.records()["worker"] >= 0).all()
+    assert len({tuple(mask) for mask in seen}) >= 4
+    assert info["invalid_actions"] == sum(not all(mask) for mask in seen) == len(seen)
+
+
+def test_reset__an_episode_in_which_no_worker_is_ever_up_is_an_error():
+    never = [{"time_s": 0.0, "worker": w, "event": "fail"} for w in range(3)]
+    with pytest.raises(SimulationError, match="no worker is up for any request"):
+        RoutingEnv(WORKLOAD, CLUSTER | {"schedule": never}).reset(seed=0)
 
 
 def test_rejected_request__ends_at_once_and_costs_nothing():

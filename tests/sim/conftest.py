@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
+from kvgym.schedule import FleetEvent, check_schedule
+from kvgym.sim.changes import fleet_changes
 from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.memory import RATIO_INIT, RATIO_MIN
 from kvgym.sim.state import DECIDE
@@ -31,6 +33,9 @@ def make_engine(
     clients: int = 0,
     speeds: list[float] | None = None,
     seed: int = 1,
+    schedule: Sequence[tuple[float, int, Any]] = (),
+    detect_s: float = 0.0,
+    network_s: list[list[float]] | None = None,
     **options: float,
 ) -> Engine:
     """Return an engine on a workload, or on `Fixed` rows; `options` are fields of OPTIONS."""
@@ -41,8 +46,17 @@ def make_engine(
         Fixed(tuple(load), clients=clients).generate(0, int(record["page"][0])) if isinstance(load, list) else load
     )
     capacities = np.atleast_1d(np.array(capacity, np.int64))
+    events = [FleetEvent(*entry) for entry in schedule]
+    check_schedule(events, len(capacities))
     return Engine(
-        workload, record, capacities, np.array(speeds or [1.0] * len(capacities)), EVICTION.load(policy), seed
+        workload,
+        record,
+        capacities,
+        np.array(speeds or [1.0] * len(capacities)),
+        EVICTION.load(policy),
+        seed,
+        fleet_changes(events, detect_s),
+        None if network_s is None else np.array(network_s),
     )
 
 

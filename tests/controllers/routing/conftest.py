@@ -36,6 +36,7 @@ def ask(forest: Forest) -> Callable[..., Decision]:
         request: int = 0,
         prompt_chars: int | None = None,
         mask: list[bool] | None = None,
+        incarnation: list[int] | None = None,
     ) -> Decision:
         zeros = np.zeros(len(inflight), np.int64)
         record = forest.nodes[node]
@@ -56,6 +57,7 @@ def ask(forest: Forest) -> Callable[..., Decision]:
             kv_used_tokens=zeros,
             kv_capacity_tokens=zeros + 1000,
             mask=np.ones(len(inflight), bool) if mask is None else np.array(mask),
+            incarnation=None if incarnation is None else np.array(incarnation),
         )
 
     return make

@@ -120,13 +120,6 @@ def test_miss_price__holds_a_prefix_together_where_many_wait(fleet, ask):
         assert router.act(ask(2, [4, 4])) == expected
 
 
-def test_failed_worker__loses_its_index(router, ask, finished):
-    worker = router.act(ask(2, [0] * 3, 0.0, request=0))
-    assert router.cache.tokens[worker] == 200
-    router.observe(finished((0, FAILED, 1.0)))
-    assert router.cache.tokens.tolist() == [0, 0, 0]
-
-
 def test_engine_metrics_and_characters__are_not_looked_at():
     load, fleet = GSP(groups=8, prompts_per_group=8, rate_rps=20.0).generate(0), ClusterConfig(workers=3)
 

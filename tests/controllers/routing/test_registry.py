@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from controllers.routing import ROUTING
+from kvgym.backends.simulated import SimulatedBackend
+from kvgym.cluster import ClusterConfig
 from kvgym.errors import SimulationError, UnknownNameError
+from kvgym.schedule import FleetEvent
+from kvgym.types import DONE
+from kvgym.workloads.gsp import GSP
 
 NAMES = ["random", "round_robin", "shortest_queue", "cache_aware", "cache_aware_014", "lbgr_release", "lbgr"]
 NAMES += ["power_of_two", "dynamo", "llmd", "lmetric", "cache_aware_tuned", "session_affinity"]
@@ -81,3 +88,58 @@ def test_miss__goes_to_the_idle_worker_by_the_new_rule_and_to_the_small_tree_by_
         controller.tree.insert(1, 2, 0.0)
         choices[name] = controller.act(ask(5, [30, 0], 1.0))
     assert choices == {"cache_aware": 1, "cache_aware_014": 0}
+
+
+@pytest.mark.parametrize(
+    "name", ["cache_aware", "cache_aware_014", "cache_aware_tuned", "lbgr_release", "lbgr", "session_affinity"]
+)
+def test_restart__makes_the_router_forget_what_the_worker_held(name, fleet, ask):
+    controller = ROUTING.load(name)()
+    controller.reset(fleet(2), 0)
+    index = controller.tree if hasattr(controller, "tree") else controller.cache
+    only = ([True, False], [False, True])
+    for request, node in enumerate((2, 5)):
+        controller.act(ask(node, [0, 0], 0.0, request, mask=only[request], incarnation=[0, 0]))
+    assert index.tokens.tolist() == [200, 200]
+    controller.act(ask(6, [0, 0], 1.0, 2, mask=only[1], incarnation=[1, 0]))
+    assert index.tokens.tolist() == [0, 210]
+    controller.act(ask(2, [0, 0], 2.0, 3, mask=only[0], incarnation=[1, 0]))  # nothing new: what it has since, it keeps
+    controller.act(ask(3, [0, 0], 3.0, 4, mask=only[0], incarnation=[1, 0]))
+    assert index.tokens.tolist() == [300, 210]
+    controller.act(ask(6, [0, 0], 4.0, 5, mask=only[1], incarnation=[2, 0]))
+    assert index.tokens.tolist() == [0, 210]
+    controller.reset(fleet(2), 0)  # a new episode counts from 0 again
+    index = controller.tree if hasattr(controller, "tree") else controller.cache
+    controller.act(ask(2, [0, 0], 0.0, 0, mask=only[0], incarnation=[0, 0]))
+    controller.act(ask(6, [0, 0], 1.0, 1, mask=only[1], incarnation=[2, 0]))
+    assert index.tokens.tolist() == [0, 10]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_faults__every_router_serves_a_fleet_that_fails_and_comes_back(name):
+    load = GSP(groups=6, prompts_per_group=20, lens=(64, 256), rate_rps=20.0).generate(1)
+    schedule = tuple(
+        FleetEvent(*entry)
+        for entry in [(1.0, 2, "join"), (2.0, 0, "fail"), (2.5, 1, "fail"), (3.5, 0, "recover"), (4.0, 2, "fail")]
+    )
+    fleet = ClusterConfig(workers=3, capacity_tokens=4000, schedule=schedule, detect_s=0.2, network_s=(0.0, 0.05, 0.1))
+    backend, controller = SimulatedBackend(load, fleet, "lru", seed=0), ROUTING.load(name)()
+    controller.reset(backend.spec, 0)
+    while (decision := backend.run_to_decision()) is not None:
+        controller.observe(backend.completions())
+        backend.apply(controller.act(decision))
+    records = backend.records()
+    assert sorted(records["request"]) == list(range(len(load.requests)))
+    assert (records["status"] == DONE).mean() > 0.9 and (records["attempts"] > 1).any()
+
+
+def test_restart__moves_sessions_away(fleet, ask):
+    controller = ROUTING.load("session_affinity")()
+    controller.reset(fleet(2), 0)
+    for worker in (0, 1):
+        mask = [worker == 0, worker == 1]
+        controller.act(dataclasses.replace(ask(2, [0, 0], mask=mask, incarnation=[0, 0]), session=worker))
+    assert controller.worker_of == {0: 0, 1: 1}
+    # worker 1 holds the same prompt still, so session 0 goes there
+    assert controller.act(ask(2, [0, 0], 1.0, incarnation=[1, 0])) == 1
+    assert controller.worker_of == {0: 1, 1: 1}
