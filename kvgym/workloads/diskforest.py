@@ -10,6 +10,8 @@ import numpy as np
 
 from kvgym.workloads.forest import Forest
 
+_MOST_GROWTH_IDS = 1 << 25
+
 
 class DiskForest(Forest):
     """A forest at page size 1 that keeps ids, eight bytes each, in a file; nodes stay in memory (about 80 bytes each).
@@ -26,8 +28,10 @@ class DiskForest(Forest):
         self._file = file
         self._file.touch()
 
-    def _grown_pool(self, size: int) -> np.ndarray:
+    def _grown_pool(self, need: int) -> np.ndarray:
         first = not self._file.stat().st_size
+        # nothing is copied, so the file need not double: it would take twice the disk space of a large log
+        size = max(need, len(self._pool) + min(len(self._pool), _MOST_GROWTH_IDS))
         with self._file.open("r+b") as file:
             _allocate(file.fileno(), size * np.dtype(np.int64).itemsize)
             grown = np.frombuffer(mmap.mmap(file.fileno(), 0), np.int64)

@@ -266,16 +266,16 @@ class Forest:
             self._splits = _grown(self._splits, size)
         need = int(self._counts[trie.POOL]) + ids
         if need > len(self._pool):
-            self._pool = self._grown_pool(max(need, _GROWTH * len(self._pool)))
+            self._pool = self._grown_pool(need)
         need = 2 * (int(self._counts[trie.HASHED]) + hashed)
         if need > len(self._table):
             self._table = np.zeros(1 << (2 * need - 1).bit_length(), np.int32)
             nodes_links = as_records(self._nodes), as_records(self._links)
             trie.rebuild(*nodes_links, self._pool, self._table, self._counts, self.page_size, self.block_tokens)
 
-    def _grown_pool(self, size: int) -> np.ndarray:
-        """Return the pool with room for `size` ids."""
-        return _grown(self._pool, size)
+    def _grown_pool(self, need: int) -> np.ndarray:
+        """Return the pool with room for at least `need` ids."""
+        return _grown(self._pool, max(need, _GROWTH * len(self._pool)))
 
     def _check_node(self, node: int) -> None:
         if not 0 <= node < len(self):

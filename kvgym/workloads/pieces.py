@@ -12,12 +12,14 @@ from kvgym.workloads.chat import last_answer, split
 from kvgym.workloads.tokens import Tokenise
 
 _KEPT_TOKENS = 1 << 22
+_PIECE_TOKENS = 32
+"""What an entry takes beside its ids, in tokens: a short log line has pieces of few tokens, and many of them."""
 
 
 class PieceTokeniser:
     """Tokenises texts piece by piece; later turns of a conversation repeat the pieces of the earlier ones.
 
-    Ids of recent pieces are kept (at most some 4 million), not their texts.
+    Ids of recent pieces are kept (at most some 4 million, 32 MB), not their texts.
 
     Attributes:
         chars: characters seen so far, repeated pieces included.
@@ -51,13 +53,13 @@ class PieceTokeniser:
         new = [key for key in wanted if key not in self._known]
         for key, ids in zip(new, self._tokenise([wanted[key] for key in new]), strict=True):
             self._known[key] = ids
-            self._kept += len(ids)
+            self._kept += len(ids) + _PIECE_TOKENS
         found = {}
         for key in wanted:
             found[key] = self._known[key]
             self._known.move_to_end(key)
         while self._kept > _KEPT_TOKENS:
-            self._kept -= len(self._known.popitem(last=False)[1])
+            self._kept -= len(self._known.popitem(last=False)[1]) + _PIECE_TOKENS
         return found
 
 

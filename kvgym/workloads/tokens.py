@@ -16,7 +16,7 @@ Tokenise = Callable[[list[str]], list[np.ndarray]]
 """Texts -> token ids, int64, one array per text."""
 
 _PIECE = re.compile(r"<\|im_(?:start|end)\|>| ?[A-Za-z]{1,12}|\d{1,3}| ?[^\w\s]{1,2}\n*|\s+(?=\s)|\s+|\w")
-_MOST_PIECES = 1 << 20  # remembered; a log full of random strings has ever new ones
+_MOST_PIECES = 1 << 18  # remembered; a log full of random strings has ever new ones
 
 
 class FallbackTokeniser:

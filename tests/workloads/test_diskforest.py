@@ -17,3 +17,11 @@ def test_insert__the_same_forest_as_in_memory(tmp_path):
     last = len(disk) - 1
     tokens = int(disk.nodes["end"][last])
     assert np.array_equal(memory.materialise(last, tokens, 10), disk.materialise(last, tokens, 10))
+
+
+def test_insert__a_large_file_does_not_double(tmp_path, monkeypatch):
+    monkeypatch.setattr("kvgym.workloads.diskforest._MOST_GROWTH_IDS", 1000)
+    disk = DiskForest(tmp_path / "ids", 4.0)
+    for first in range(0, 20_000, 500):
+        disk.insert(np.arange(first, first + 500))
+    assert 8 * 20_000 <= (tmp_path / "ids").stat().st_size <= 8 * 21_000

@@ -47,7 +47,7 @@ def test_call__repeated_pieces_are_tokenised_once():
 
 
 def test_call__forgets_what_is_too_much(monkeypatch):
-    monkeypatch.setattr("kvgym.workloads.pieces._KEPT_TOKENS", 5)
+    monkeypatch.setattr("kvgym.workloads.pieces._KEPT_TOKENS", 3 + 32 + 2)
     counting = Counting()
     tokenise = PieceTokeniser(counting)
     for text in ("a b c", "d e f", "d e f", "a b c"):
