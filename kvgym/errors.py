@@ -23,6 +23,10 @@ class UnknownNameError(KVGymError, ValueError):
     """Raised when a registered name does not exist; lists the known names and the nearest one."""
 
 
+class PluginError(KVGymError, ImportError):
+    """Raised when a plug-in cannot be imported, is of the wrong kind, or shares its name with another one."""
+
+
 class SimulationError(KVGymError, RuntimeError):
     """Raised when the simulator is used out of order or an invariant of its state is broken."""
 

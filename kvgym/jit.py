@@ -3,7 +3,9 @@
 With ``NUMBA_DISABLE_JIT=1`` the same functions run as plain Python and give the same integers.
 
 numba's own cache does not notice when a helper in *another* file changes. The cache folder is therefore keyed by a hash
-of every source file that takes part in compiled code, the numba version and the Python version.
+of every source file that takes part in compiled code, the numba version and the Python version. Functions of other
+packages (plug-ins, and what is compiled around them, such as a policy made from a rank) have folders of their own,
+keyed by the sources of those packages too.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
+
+from kvgym.sources import package_files
 
 JIT_ON: bool = not numba.config.DISABLE_JIT
 """False when ``NUMBA_DISABLE_JIT=1`` was set before the import."""
@@ -31,6 +36,8 @@ else:
     i64 = np.int64  # record fields are 32-bit; arithmetic on them must not be
 
 _ROOT = Path(__file__).resolve().parent.parent
+_INSIDE = frozenset(("kvgym", "controllers", "numba", "numpy", *sys.stdlib_module_names))
+"""Packages whose changes `source_key` notices."""
 _SOURCES = ("kvgym/jit.py", "kvgym/types.py", "kvgym/sim", "kvgym/workloads", "controllers")
 
 
@@ -47,12 +54,68 @@ def source_key() -> str:
 
 
 @cache
-def cache_folder() -> Path:
-    """Return the folder for compiled code, in ``$KVGYM_CACHE``, ``$XDG_CACHE_HOME/kvgym`` or ``~/.cache/kvgym``."""
+def cache_folder(outside: frozenset[str] = frozenset()) -> Path:
+    """Return the folder for compiled code, in ``$KVGYM_CACHE``, ``$XDG_CACHE_HOME/kvgym`` or ``~/.cache/kvgym``.
+
+    Args:
+        outside: modules of other packages that take part; their packages' sources count.
+    """
     base = os.environ.get("KVGYM_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kvgym"
     )
-    return Path(base) / source_key()
+    if not outside:
+        return Path(base) / source_key()
+    digest = hashlib.sha256(source_key().encode())
+    for file in sorted({file for module in outside for file in package_files(module)}):
+        digest.update(str(file).encode() + file.read_bytes())
+    return Path(base) / f"{source_key()}-{digest.hexdigest()[:16]}"
+
+
+def _outside(function: Any) -> frozenset[str]:
+    """Return the modules outside kvgym that the code of `function` lies in or refers to.
+
+    Followed are its globals, what it closes over, and the compiled functions among them.
+    """
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = [function]
+    while waiting:
+        value = waiting.pop()
+        code = getattr(value, "py_func", value)  # of what numba has compiled already
+        if id(code) in seen or not isinstance(code, FunctionType | ModuleType):
+            continue
+        seen.add(id(code))
+        module = code.__name__ if isinstance(code, ModuleType) else code.__module__
+        own = module.partition(".")[0] in _INSIDE
+        if not own:
+            found.add(module)
+        if isinstance(code, ModuleType) or not (code is function or hasattr(value, "py_func")):
+            continue
+        waiting += _captured(code)
+        if code is function or not own:  # kvgym's functions call no others but those that they close over
+            waiting += [code.__globals__[name] for name in code.__code__.co_names if name in code.__globals__]
+    return frozenset(found)
+
+
+def _captured(function: FunctionType) -> list[Any]:
+    cells = [cell for cell in function.__closure__ or () if cell != CellType()]  # not those that are still empty
+    return [cell.cell_contents for cell in cells]
+
+
+def _stable(dispatcher: Any) -> Any:
+    """Return `dispatcher` with an identity that is the same in every process.
+
+    numba gives each function a random one, which is part of the cache key of whatever closes over it: policies made by
+    `kvgym.sim.heap.keyed` would be compiled anew by every process. What the function calls is in the folder's key.
+    """
+    function = dispatcher.py_func
+    if function.__closure__ is None:
+        code = function.__code__
+        own = [code.co_filename, code.co_firstlineno, code.co_code, code.co_names]
+        own += [value for value in code.co_consts if not isinstance(value, CodeType)]
+        digest = hashlib.sha256(repr(own).encode()).hexdigest()[:32]
+        dispatcher._set_uuid(f"{function.__module__}.{function.__qualname__}:{digest}")
+    return dispatcher
 
 
 def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
@@ -68,10 +131,11 @@ def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., An
         if not JIT_ON:
             return function
         before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder())
+        numba.config.CACHE_DIR = str(cache_folder(_outside(function)))
         try:
             settings = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": allocates}
-            return numba.njit(*signature, **settings, forceinline=not signature)(function)
+            compiled = numba.njit(*signature, **settings, forceinline=not signature)(function)
+            return compiled if signature else _stable(compiled)
         finally:
             numba.config.CACHE_DIR = before
 

@@ -11,6 +11,7 @@ TABLES: dict[str, str] = {
     "routing": "controllers.routing:ROUTING",
     "eviction": "controllers.eviction:EVICTION",
     "costs": "kvgym.costs:COSTS",
+    "cost models": "kvgym.costs:MODELS",
     "backends": "kvgym.backends:BACKENDS",
     "rewards": "kvgym.envs.rewards:REWARDS",
 }

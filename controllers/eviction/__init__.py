@@ -25,4 +25,6 @@ EVICTION = Registry(
             "rlt_release",
         )
     },
+    group="kvgym.eviction",
+    check="kvgym.sim.policy:not_a_policy",
 )

@@ -31,5 +31,7 @@ ROUTING = Registry(
         "cache_aware_tuned": "controllers.routing.cache_aware_tuned:CacheAwareTuned",
         "session_affinity": "controllers.routing.session_affinity:SessionAffinity",
     },
+    group="kvgym.routing",
+    check="kvgym.contracts:routing_controller",
 )
 """Name -> import path of a class that follows `controllers.base.Controller`."""

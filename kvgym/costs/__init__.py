@@ -28,8 +28,15 @@ COSTS = Registry(
             "h100-tp4-llama31-70b",
         )
     },
+    group="kvgym.costs",
+    check="kvgym.contracts:cost_preset",
 )
-MODELS = Registry("cost model", {"linear": "kvgym.costs.linear:Linear", "analytic": "kvgym.costs.analytic:Analytic"})
+MODELS = Registry(
+    "cost model",
+    {"linear": "kvgym.costs.linear:Linear", "analytic": "kvgym.costs.analytic:Analytic"},
+    group="kvgym.cost_models",
+    check="kvgym.contracts:cost_model",
+)
 
 
 def resolve_cost(cost: str | Mapping[str, Any]) -> CostModel:

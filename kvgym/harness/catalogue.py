@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import difflib
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
 from kvgym import ENVS
 from kvgym.cluster import ClusterConfig
 from kvgym.config import preset_folder, preset_names
-from kvgym.errors import UnknownNameError
+from kvgym.errors import PluginError, UnknownNameError
+from kvgym.harness.outline import describe, module_sentence
+from kvgym.registry import Registry
 from kvgym.tables import TABLES, table
 
 Rows = list[tuple[str, str]]
@@ -39,17 +39,23 @@ def catalogue(family: str | None = None) -> dict[str, Rows]:
     return {family: sections[family]()}
 
 
-def module_sentence(path: str) -> str:
-    """Return the first line of the docstring of the module in ``module:attr``, parsed and not imported."""
-    spec = importlib.util.find_spec(path.partition(":")[0])
-    if spec is None or spec.origin is None:
-        return ""
-    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n")[0]
-
-
 def _table_rows(name: str) -> Callable[[], Rows]:
-    return lambda: [(key, module_sentence(path)) for key, path in sorted(table(name).items())]
+    def rows() -> Rows:
+        registry = table(name)
+        own = [(key, module_sentence(path)) for key, path in sorted(registry.items())]
+        return own + [_outside_row(registry, key) for key in registry.outside()]
+
+    return rows
+
+
+def _outside_row(registry: Registry, name: str) -> tuple[str, str]:
+    found = registry.outside()[name]
+    packages = ", ".join(entry.package for entry in found)
+    try:
+        path = registry.path(name)
+    except PluginError as error:
+        return name, f"[{packages}] broken: {error}"
+    return name, f"[{packages}] {describe(path)}"
 
 
 def _preset_rows(kind: str) -> Callable[[], Rows]:

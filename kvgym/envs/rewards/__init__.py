@@ -20,5 +20,7 @@ REWARDS = Registry(
         "slo": "kvgym.envs.rewards.slo:GoodRequests",
         "ttft": "kvgym.envs.rewards.ttft:ttft",
     },
+    group="kvgym.rewards",
+    check="kvgym.contracts:reward_term",
 )
 """Name of a term -> the function that computes it, or the class of such functions with options."""
