@@ -67,7 +67,7 @@ def cache_folder(outside: frozenset[str] = frozenset()) -> Path:
         return Path(base) / source_key()
     digest = hashlib.sha256(source_key().encode())
     for file in sorted({file for module in outside for file in package_files(module)}):
-        digest.update(str(file).encode() + file.read_bytes())
+        digest.update(file.name.encode() + file.read_bytes())
     return Path(base) / f"{source_key()}-{digest.hexdigest()[:16]}"
 
 
@@ -109,12 +109,15 @@ def _stable(dispatcher: Any) -> Any:
     `kvgym.sim.heap.keyed` would be compiled anew by every process. What the function calls is in the folder's key.
     """
     function = dispatcher.py_func
-    if function.__closure__ is None:
+    module = function.__module__
+    # In a notebook nothing tells that a global has changed since.
+    traced = module.partition(".")[0] in _INSIDE or package_files(module)
+    if traced and function.__closure__ is None:
         code = function.__code__
-        own = [code.co_filename, code.co_firstlineno, code.co_code, code.co_names]
+        own = [code.co_firstlineno, code.co_code, code.co_names]
         own += [value for value in code.co_consts if not isinstance(value, CodeType)]
         digest = hashlib.sha256(repr(own).encode()).hexdigest()[:32]
-        dispatcher._set_uuid(f"{function.__module__}.{function.__qualname__}:{digest}")
+        dispatcher._set_uuid(f"{module}.{function.__qualname__}:{digest}")
     return dispatcher
 
 

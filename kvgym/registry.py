@@ -81,7 +81,7 @@ class Registry(Mapping[str, str]):
             UnknownNameError: nobody does, and it is no ``module:attr``.
         """
         if not isinstance(name, str):
-            raise ConfigError(f"a {self.kind} must be a name or module:attr, got {name!r}")
+            raise ConfigError(f"{self.kind} must be a name or module:attr, got {name!r}")
         if ":" in name and name not in self._entries:
             return name
         outside = _entry_points(self.group).get(name, ())

@@ -1,0 +1,41 @@
+"""Longest hit: the worker that holds most of the prompt, among equals the one with the fewest requests in flight."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controllers.base import RoutingController, allowed_workers
+from kvgym.errors import ConfigError
+from kvgym.types import Decision, FleetSpec
+
+
+class LongestHit(RoutingController):
+    """Goes by the cache as long as no worker has too many more requests in flight than another.
+
+    Args:
+        surplus: requests in flight beyond the least loaded worker's that exclude a worker.
+
+    Raises:
+        ConfigError: `surplus` is negative.
+    """
+
+    def __init__(self, surplus: int = 16) -> None:
+        if not surplus >= 0:
+            raise ConfigError(f"template_router: surplus must be >= 0, got {surplus!r}")
+        self.surplus = surplus
+
+    def reset(self, spec: FleetSpec, seed: int) -> None:
+        """Start an episode; `self.spec` and the random stream `self.rng` are set here."""
+        super().reset(spec, seed)
+
+    def act(self, decision: Decision) -> int:
+        """Return a worker that `decision.mask` allows."""
+        workers = allowed_workers(decision.mask)
+        load = decision.inflight[workers]
+        near = load <= load.min() + self.surplus
+        workers, load = workers[near], load[near]
+        hit = np.zeros(len(workers)) if decision.hit_tokens is None else decision.hit_tokens[workers]
+        return int(workers[np.lexsort((workers, load, -hit))[0]])
+
+    def observe(self, records: np.ndarray) -> None:
+        """Take note of requests that have ended (RECORD rows); nothing to learn here."""
