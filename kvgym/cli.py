@@ -49,7 +49,7 @@ def list_(
 
 @app.command()
 def run(
-    workload: Annotated[str, typer.Option(help="Preset name or YAML file.")] = GSP,
+    workload: Annotated[str, typer.Option(help="Preset name, YAML file, or `kvgym import`'s file.")] = GSP,
     cluster: Annotated[str, typer.Option(help="Preset name or YAML file.")] = FLEET,
     routing: Annotated[str, typer.Option(help="Routing controller, or module:attr.")] = ROUTER,
     eviction: Annotated[str, typer.Option(help="Eviction policy, or module:attr.")] = EVICTION,
@@ -142,7 +142,7 @@ def import_(
 
     console = Console(stderr=True)
     made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
-    print(f"as a workload: a YAML file with the lines `source: imported` and `path: {made}`")
+    print(f"as a workload: --workload {made}, or a YAML file with `source: imported`, `path: {made}` and more settings")
     _last_line({"out": str(made), **facts})
 
 

@@ -24,6 +24,9 @@ from kvgym.tables import table
 
 T = TypeVar("T")
 
+WORKLOAD_FILES = (".kvgw", ".parquet")
+"""How the name of a workload file ends (see `kvgym import`)."""
+
 
 def option(default: Any, help: str, unit: str = "") -> Any:
     """Return a dataclass field with `default` and its documentation, which `kvgym list` prints."""
@@ -256,6 +259,8 @@ def preset_names(kind: str) -> list[str]:
 def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """Return the plain map for a preset name, a path (ends in .yaml or .yml) or a map.
 
+    A workload may also be a file made by `kvgym import`.
+
     Raises:
         ConfigError: the file cannot be read.
         UnknownNameError: no preset has this name.
@@ -266,11 +271,14 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
         raise ConfigError(f"{kind}: must be a preset name, a path or a map, got {_shown(given)}")
     if str(given).endswith((".yaml", ".yml")):
         return load_yaml(given)
+    if kind == "workloads" and str(given).endswith(WORKLOAD_FILES):
+        return {"source": "imported", "path": str(given)}
     names = preset_names(kind)
     if str(given) not in names:
+        endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join(WORKLOAD_FILES)}; `kvgym import` takes logs"
         raise UnknownNameError(
             f"no preset {str(given)!r} in configs/{kind}{_nearest(str(given), names)}; "
-            f"known: {', '.join(names)} (or a path ending in .yaml)"
+            f"known: {', '.join(names)} (or a path ending in {endings})"
         )
     return load_yaml(preset_folder(kind) / f"{given}.yaml")
 
@@ -290,5 +298,7 @@ def resolve_workload(given: Any) -> Any:
         return given
     data = load_config("workloads", given)
     if not isinstance(source := data.pop("source", None), str):
-        raise ConfigError(f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(data)}")
+        raise ConfigError(
+            f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(map(str, data))}"
+        )
     return build(table("workloads").load(source), data, "workload")

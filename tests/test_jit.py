@@ -75,27 +75,28 @@ def test_records__fields_can_be_set_by_item() -> None:
     assert jit.as_records(records).base is not None or jit.JIT_ON
 
 
-def play(folder: Path, cache: Path, policy: str) -> tuple[dict[str, float], int]:
-    """Route a small workload from `folder` in a process of its own; return metrics and the number of cache misses."""
+def play(folder: Path, *policies: str) -> list[list]:
+    """Route a small workload from `folder` in a process of its own; per policy: what it evicted, cache misses."""
     code = (
-        "import json, sys; from kvgym.harness.single import run_single; from kvgym.tables import table\n"
+        "import json; from kvgym.harness.single import run_single; from kvgym.tables import table\n"
         "sets = ['workload.groups=12', 'workload.lens=[64, 128]', 'cluster.capacity_tokens=700', 'cluster.workers=1']\n"
-        f"done = run_single('gsp_small', 'l40x4', 'random', {policy!r}, 0, sets)\n"
-        f"missed = table('eviction').load({policy!r}).evict.stats.cache_misses\n"
-        "print(json.dumps([{k: done[k] for k in ('hit_rate', 'evicted_tokens')}, sum(missed.values())]))"
+        f"for name in {policies!r}:\n"
+        "    done = run_single('gsp_small', 'l40x4', 'random', name, 0, sets)\n"
+        "    missed = table('eviction').load(name).evict.stats.cache_misses\n"
+        "    print(json.dumps([[done['hit_rate'], done['evicted_tokens']], sum(missed.values())]))"
     )
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "KVGYM_CACHE": str(cache)}
+    # the cache is the real one: the engine itself need not be compiled again
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=folder, check=True, capture_output=True, text=True
     )
-    return tuple(json.loads(done.stdout.splitlines()[-1]))
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 OUTSIDE = """
 from kvgym.jit import njit
 from kvgym.sim.heap import keyed
-from {helpers} import sign
-from {helpers} import LIMIT
+from {0} import LIMIT, sign
 
 @njit()
 def rank(c, s):
@@ -103,28 +104,38 @@ def rank(c, s):
 
 POLICY = keyed(rank)
 """
+HELPERS = """
+from kvgym.jit import njit
+LIMIT = 2**40
+
+@njit()
+def sign():
+    return 1
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
-@pytest.mark.parametrize("form", ["package", "modules"])
-def test_cache__an_edited_outside_policy_is_compiled_again(tmp_path: Path, form: str) -> None:
-    """Not only its own file counts: here the helper and the constant stand in another one."""
-    package = tmp_path / "policies_of_test"
+def test_cache__an_edited_outside_policy_is_compiled_again(tmp_path: Path) -> None:
+    """Not only its own file counts: here the helper and the constant stand in another one of its package."""
+    package, policy = tmp_path / "policies_of_test", "policies_of_test.mine:POLICY"
     package.mkdir()
-    folder, helpers, policy = package, "policies_of_test.helpers", "policies_of_test.mine:POLICY"
-    if form == "modules":
-        folder, helpers, policy = tmp_path, "helpers_of_test", "mine_of_test:POLICY"
-    helper = folder / f"{helpers.rpartition('.')[2]}.py"
-    (folder / f"{policy.partition(':')[0].rpartition('.')[2]}.py").write_text(OUTSIDE.format(helpers=helpers))
-    text = "from kvgym.jit import njit\nLIMIT = 2**40\n\n@njit()\ndef sign():\n    return 1\n"
-    helper.write_text(text)
-    cache = jit.cache_folder().parent  # the engine itself need not be compiled again
-    lru, mru = play(tmp_path, cache, "lru")[0], play(tmp_path, cache, "mru")[0]
-    assert lru != mru
-    assert play(tmp_path, cache, policy)[0] == lru
-    assert play(tmp_path, cache, policy) == (lru, 0), "an unchanged policy comes from the cache"
-    helper.write_text(text.replace("return 1", "return -1"))
-    assert play(tmp_path, cache, policy)[0] == mru
-    helper.write_text(text.replace("2**40", "-1"))
-    assert play(tmp_path, cache, policy)[0] not in (lru, mru), "now all ranks are equal"
+    (package / "mine.py").write_text(OUTSIDE.format("policies_of_test.helpers"))
+    (package / "helpers.py").write_text(HELPERS)
+    (lru, _), (mru, _), (first, _) = play(tmp_path, "lru", "mru", policy)
+    assert first == lru != mru
+    assert play(tmp_path, policy) == [[lru, 0]], "an unchanged policy comes from the cache"
+    (package / "helpers.py").write_text(HELPERS.replace("return 1", "return -1"))
+    assert play(tmp_path, policy)[0][0] == mru
+    (package / "helpers.py").write_text(HELPERS.replace("2**40", "-1"))
+    assert play(tmp_path, policy)[0][0] not in (lru, mru), "now all ranks are equal"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+def test_cache__neighbours_of_a_lone_module_count(tmp_path: Path) -> None:
+    (tmp_path / "mine_of_test.py").write_text(OUTSIDE.format("helpers_of_test"))
+    (tmp_path / "helpers_of_test.py").write_text(HELPERS)
+    before = play(tmp_path, "mine_of_test:POLICY")[0][0]
+    (tmp_path / "helpers_of_test.py").write_text(HELPERS.replace("return 1", "return -1"))
+    assert play(tmp_path, "mine_of_test:POLICY")[0][0] != before

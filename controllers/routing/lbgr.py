@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from controllers import options
 from controllers.base import RoutingController, least
 from controllers.routing.bounded_rls import BoundedRLS
 from controllers.routing.cache_model import CacheModel
@@ -91,6 +92,9 @@ class LBGR(RoutingController):
         forgetting: lambda of the recursive least squares for theta.
         rho: factor of the exponential decay; None: linear drain at the measured rate.
         delta_t_s: period of the exponential decay, seconds.
+
+    Raises:
+        ConfigError: a value out of range.
     """
 
     def __init__(
@@ -102,6 +106,12 @@ class LBGR(RoutingController):
         rho: float | None = None,
         delta_t_s: float = 0.02,
     ) -> None:
+        for name, value in (("miss_price", miss_price), ("keep", keep), ("trust", trust)):
+            options.number(name, value, 0)
+        options.number("forgetting", forgetting, 0, 1, open_low=True)
+        if rho is not None:
+            options.number("rho", rho, 0, 1)
+        options.number("delta_t_s", delta_t_s, 0, open_low=True)
         self.miss_price = miss_price
         self.keep = keep
         self.trust = trust

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controllers import options
 from controllers.base import RoutingController, allowed_workers
 from controllers.routing.text_tree import TextTree
 from kvgym.jit import njit
@@ -83,6 +84,9 @@ class LBGRRelease(RoutingController):
         p0: initial variance of the bias.
         max_tree_chars: size to which each worker's tree is trimmed, characters.
         evict_every_s: period of the trimming, seconds.
+
+    Raises:
+        ConfigError: a value out of range.
     """
 
     def __init__(
@@ -97,6 +101,15 @@ class LBGRRelease(RoutingController):
         max_tree_chars: int = 2**24,
         evict_every_s: float = 60.0,
     ) -> None:
+        for name, value in (("ms_per_char", ms_per_char), ("margin_ms", margin_ms), ("p0", p0)):
+            options.number(name, value, 0, 1e12)
+        options.whole("parts", parts, 1)
+        options.whole("keep", keep, 0)
+        options.number("keep", keep, 0, parts)
+        options.number("forgetting", forgetting, 0, 1, open_low=True)
+        options.whole("max_tree_chars", max_tree_chars, 1)
+        options.number("tick_s", tick_s, 1e-6)
+        options.number("evict_every_s", evict_every_s, 0, open_low=True)
         self.ms_per_char = ms_per_char
         self.keep = keep
         self.parts = parts

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 
+from controllers import options
 from controllers.base import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
@@ -62,13 +63,14 @@ class Linear(RoutingController):
         block_tokens: int = 16,
         temperature: float = 0.0,
     ) -> None:
+        names = ("prefill_blocks", "decode_blocks", "prefix", "queue", "kv_use")
         weights = (prefill_blocks, decode_blocks, prefix, queue, kv_use)
-        if min(weights) < 0 or max(weights) == 0:
-            raise ConfigError(f"linear: weights must not be negative and one must be above 0, got {weights}")
-        if temperature < 0 or block_tokens < 1:
-            raise ConfigError(
-                f"linear: temperature must be >= 0 and block_tokens >= 1, got {temperature} and {block_tokens}"
-            )
+        for name, weight in zip(names, weights, strict=True):
+            options.number(name, weight, 0)
+        if max(weights) == 0:
+            raise ConfigError(f"linear: one of the weights {', '.join(names)} must be above 0")
+        options.number("temperature", temperature, 0)
+        options.whole("block_tokens", block_tokens, 1)
         self.weights = weights
         self.block_tokens = block_tokens
         self.temperature = temperature

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from controllers import options
 from controllers.base import RoutingController, allowed_workers
 from controllers.routing.cache_model import CacheModel
 from kvgym.errors import ConfigError
@@ -40,7 +41,9 @@ class SessionAffinity(RoutingController):
     """
 
     def __init__(self, stay: int = 8, near: int = 1) -> None:
-        if not 0 <= near <= stay:
+        options.number("stay", stay, 0)
+        options.number("near", near, 0)
+        if near > stay:
             raise ConfigError(f"session_affinity: 0 <= near <= stay is needed, got near {near} and stay {stay}")
         self.stay = stay
         self.near = near

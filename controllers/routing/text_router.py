@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controllers import options
 from controllers.base import RoutingController
 from controllers.routing.text_tree import TextTree
 from kvgym.types import Decision, FleetSpec
@@ -16,11 +17,19 @@ class TextRouter(RoutingController):
         balance_rel: ratio of requests in flight that must be exceeded.
         max_tree_chars: size to which each worker's tree is trimmed, characters.
         evict_every_s: period of the trimming, seconds.
+
+    Raises:
+        ConfigError: a value out of range.
     """
 
     def __init__(
         self, cache_threshold: float, balance_abs: int, balance_rel: float, max_tree_chars: int, evict_every_s: float
     ) -> None:
+        options.number("cache_threshold", cache_threshold, 0, 1)
+        options.number("balance_abs", balance_abs, 0)
+        options.number("balance_rel", balance_rel, 0)
+        options.whole("max_tree_chars", max_tree_chars, 1)
+        options.number("evict_every_s", evict_every_s, 0, open_low=True)
         self.cache_threshold = cache_threshold
         self.balance_abs = balance_abs
         self.balance_rel = balance_rel

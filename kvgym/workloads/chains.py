@@ -8,7 +8,7 @@ import numpy as np
 
 from kvgym.errors import WorkloadError
 from kvgym.workloads.forest import Forest
-from kvgym.workloads.rows import Row
+from kvgym.workloads.rows import MOST_TOKENS, Row
 
 
 @dataclass
@@ -103,5 +103,7 @@ def _expand(row: Row) -> np.ndarray:
         pair = isinstance(item, list) and len(item) == 2 and all(type(v) is int for v in item)
         if not pair or not 0 <= item[0] < 1 << 40 or not 1 <= item[1] < 1 << 31:
             raise row.error("h", "a list of [first id >= 0, count >= 1]")
+    if sum(count for _, count in ranges) > MOST_TOKENS // 16:
+        raise row.error("h", f"at most {MOST_TOKENS // 16:,} ids")
     parts = [np.arange(first, first + count, dtype=np.int64) for first, count in ranges]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)

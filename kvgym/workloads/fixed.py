@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from kvgym.errors import WorkloadError
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
 from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
+from kvgym.workloads.rows import MOST_TOKENS, Row
 from kvgym.workloads.sessions import make_workload
 
 _PLAIN = ("arrival_s", "think_s", "output_tokens", "max_new_tokens", "priority", "tenant", "region")
@@ -46,37 +48,56 @@ class Fixed:
             raise WorkloadError("fixed: rows is empty; give at least one request")
         requests = np.zeros(len(self.rows), REQUEST)
         sessions: dict[Any, int] = {}
-        for i, row in enumerate(self.rows):
-            self._check(i, row)
-            requests[i]["output_tokens"] = 1
-            for name in _PLAIN:
-                if name in row:
-                    requests[i][name] = row[name]
+        for i, row in enumerate(self._checked()):
+            for name in ("arrival_s", "think_s"):
+                requests[i][name] = row.seconds(name, 0.0)
+            requests[i]["output_tokens"] = row.tokens("output_tokens") if "output_tokens" in row.data else 1
+            requests[i]["max_new_tokens"] = row.tokens("max_new_tokens", 0) if "max_new_tokens" in row.data else 0
+            for name in ("priority", "tenant"):
+                requests[i][name] = row.whole(name, -(2**31), 2**31 - 1)
             # a row without a session is alone in one: a tuple cannot be equal to a configured name or number
-            requests[i]["session"] = sessions.setdefault(row.get("session", (i,)), len(sessions))
+            requests[i]["session"] = sessions.setdefault(row.data.get("session", (i,)), len(sessions))
         fill = self._from_paths if "path" in self.rows[0] else self._from_ids
         forest = fill(requests, page_size)
         requests["prompt_chars"] = (requests["prompt_tokens"] * CHARS_PER_TOKEN).astype(np.int64)
         return make_workload("fixed", forest, requests, clients=self.clients, notes={"source": "fixed rows"})
 
-    def _check(self, i: int, row: Mapping[str, Any]) -> None:
-        unknown = sorted(set(row) - set(_KEYS))
-        if unknown:
-            raise WorkloadError(f"fixed: row {i} has unknown keys {unknown}; known: {', '.join(_KEYS)}")
-        for name in ("arrival_s", "think_s"):
-            value = row.get(name, 0.0)
-            if not isinstance(value, int | float) or not 0 <= value < np.inf:
-                raise WorkloadError(f"fixed: row {i}: {name} must be a finite number of seconds >= 0, got {value!r}")
-        for name in ("priority", "tenant"):
-            value = row.get(name, 0)
-            if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-                raise WorkloadError(f"fixed: row {i}: {name} must be a whole number of 32 bits, got {value!r}")
-        region = row.get("region", 0)
-        if isinstance(region, bool) or not isinstance(region, int) or region < 0:
-            raise WorkloadError(f"fixed: row {i}: region must be a whole number >= 0, got {region!r}")
+    def _checked(self) -> Iterator[Row]:
+        """Yield the rows after a look at their keys and at the form of their prompts."""
         kind = "path" if "path" in self.rows[0] else "ids"
-        if kind not in row or ("path" in row and "ids" in row):
-            raise WorkloadError(f"fixed: row {i} must give its prompt as `{kind}`, as row 0 does, and in no other way")
+        for i, data in enumerate(self.rows):
+            row = Row(f"fixed: row {i}", dict(data))
+            if unknown := [key for key in data if key not in _KEYS]:
+                near = difflib.get_close_matches(str(unknown[0]), _KEYS, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ";"
+                raise WorkloadError(f"{row.where} has the unknown key {unknown[0]!r}{hint} known: {', '.join(_KEYS)}")
+            if kind not in data or ("path" in data and "ids" in data):
+                raise WorkloadError(f"{row.where} must give its prompt as `{kind}`, as row 0 does, and in no other way")
+            if kind == "path":
+                self._check_path(row)
+            else:
+                self._check_ids(row)
+            if not isinstance(data.get("session", 0), str | int):
+                raise row.error("session", "text or a whole number")
+            yield row
+
+    def _check_path(self, row: Row) -> None:
+        for step in row.items("path"):
+            fit = isinstance(step, list | tuple) and len(step) == 2 and isinstance(step[0], str | int)
+            if not fit or type(step[1]) is not int or not 1 <= step[1] <= MOST_TOKENS:
+                raise row.error("path", f"a list of [key, tokens] with 1..{MOST_TOKENS:,} tokens")
+        if sum(step[1] for step in row.data["path"]) > MOST_TOKENS:
+            raise row.error("path", f"at most {MOST_TOKENS:,} tokens long")
+        if not isinstance(row.data.get("answer", ""), str | int):
+            raise row.error("answer", "a key (text or a whole number)")
+
+    def _check_ids(self, row: Row) -> None:
+        for name in ("ids", "answer"):
+            if name in row.data and not all(type(i) is int and 0 <= i < 1 << 62 for i in row.items(name)):
+                raise row.error(name, "a list of whole numbers in 0..2**62 - 1")
+        count = len(row.data["ids"])
+        if "tokens" in row.data and -(-row.tokens("tokens") // self.block_tokens) != count:
+            raise row.error("tokens", f"a length that needs {count} ids of {self.block_tokens} tokens")
 
     def _from_paths(self, requests: np.ndarray, page_size: int) -> Forest:
         forest = Forest()

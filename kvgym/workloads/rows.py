@@ -18,7 +18,8 @@ from kvgym.errors import WorkloadError
 
 DATA_FOLDER = "../shared/data"
 """Where traces are looked for when the environment variable KVGYM_DATA is not set."""
-_MOST_TOKENS = 2**31 - 1
+MOST_TOKENS = 1 << 28
+"""Longest prompt or answer, tokens: positions in tokens and in characters have to fit 32 bits."""
 _BUFFER_BYTES = 1 << 20
 
 
@@ -108,8 +109,16 @@ class Row:
     def tokens(self, field: str, least: int = 1) -> int:
         """Return a whole number of tokens >= `least`."""
         value = self.data.get(field)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST_TOKENS:
-            raise self.error(field, f"a whole number of tokens >= {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_TOKENS:
+            bound = f"<= {MOST_TOKENS:,}" if isinstance(value, int) and value > MOST_TOKENS else f">= {least}"
+            raise self.error(field, f"a whole number of tokens {bound}")
+        return value
+
+    def whole(self, field: str, low: int, high: int) -> int:
+        """Return a whole number in low..high; 0 where the field is missing."""
+        value = self.data.get(field, 0)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.error(field, f"a whole number in {low}..{high}")
         return value
 
     def items(self, field: str) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
+from kvgym.config import WORKLOAD_FILES
 from kvgym.errors import ResultsError, WorkloadError
 from kvgym.workloads import columnar
 from kvgym.workloads.digest import Digest
@@ -21,9 +22,6 @@ from kvgym.workloads.entries import Entry
 from kvgym.workloads.logs import LogReader
 from kvgym.workloads.rows import locate
 from kvgym.workloads.tokens import load_tokeniser
-
-SUFFIXES = (".kvgw", ".parquet")
-"""How the name of a workload file ends."""
 
 _LINE_S = 10.0
 _BATCH_ROWS, _BATCH_CHARS = 1024, 1 << 21
@@ -48,7 +46,7 @@ def import_log(
 
     Args:
         path: the log (`logs` says what is read), plain or gzip.
-        out: where to, ending in one of SUFFIXES; none: the log's name in the current folder.
+        out: where to, ending in one of WORKLOAD_FILES; none: the log's name in the current folder.
         form: format of the log, or "auto".
         tokenizer: Hugging Face tokenizer.json; none: the built-in token counter.
         keep_text: put prompts and answers as text into the file.
@@ -114,12 +112,12 @@ def _watch(console: Console, file: Path) -> Iterator[Callable[[int], None]]:
 
 def _default_name(log: Path) -> Path:
     name = log.name.removesuffix(".gz")
-    return Path(name.removesuffix(Path(name).suffix) + SUFFIXES[0])
+    return Path(name.removesuffix(Path(name).suffix) + WORKLOAD_FILES[0])
 
 
 def _checked(out: Path, file: Path) -> Path:
-    if out.suffix not in SUFFIXES:
-        raise ResultsError(f"a workload file's name must end in {' or '.join(SUFFIXES)}, got {str(out)!r}")
+    if out.suffix not in WORKLOAD_FILES:
+        raise ResultsError(f"a workload file's name must end in {' or '.join(WORKLOAD_FILES)}, got {str(out)!r}")
     if not out.parent.is_dir():
         raise ResultsError(f"cannot write {out}: no folder {out.parent}")
     if out.is_dir() or (out.exists() and out.samefile(file)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from controllers import options
 from controllers.base import RoutingController, allowed_workers
-from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
 
 
@@ -20,8 +20,7 @@ class LongestHit(RoutingController):
     """
 
     def __init__(self, surplus: int = 16) -> None:
-        if not surplus >= 0:
-            raise ConfigError(f"template_router: surplus must be >= 0, got {surplus!r}")
+        options.whole("surplus", surplus, 0)
         self.surplus = surplus
 
     def reset(self, spec: FleetSpec, seed: int) -> None:

@@ -99,10 +99,10 @@ def test_equal_costs__are_drawn_uniformly_at_any_temperature(make):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "one must be above 0"),
-        ({"queue": -1.0, "prefix": 1.0}, "must not be negative"),
-        ({"queue": 1.0, "temperature": -0.1}, "temperature must be >= 0"),
-        ({"queue": 1.0, "block_tokens": 0}, "block_tokens >= 1"),
+        ({}, "one of the weights .* must be above 0"),
+        ({"queue": -1.0, "prefix": 1.0}, "queue must be a number >= 0, got -1.0"),
+        ({"queue": 1.0, "temperature": -0.1}, "temperature must be a number >= 0"),
+        ({"queue": 1.0, "block_tokens": 0}, "block_tokens must be a whole number >= 1"),
     ],
 )
 def test_options__that_make_no_sense_are_errors(options, message):
