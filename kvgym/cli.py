@@ -32,6 +32,10 @@ def main() -> None:
     except KVGymError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except MemoryError as error:
+        told = " ".join(str(error).split())
+        print(f"error: out of memory{': ' * bool(told)}{told}; take fewer requests or workers", file=sys.stderr)
+        sys.exit(2)
 
 
 @app.command("list")

@@ -12,7 +12,7 @@ from kvgym.config import build, load_config, option
 from kvgym.errors import ConfigError
 from kvgym.schedule import FleetEvent, check_schedule
 
-MOST_WORKERS, MOST_TOKENS = 100_000, 1 << 40
+MOST_WORKERS, MOST_TOKENS, MOST_SPEED, MOST_DELAY_S = 100_000, 1 << 40, 1e6, 1e6
 """Upper limits of a fleet: far beyond use, but what exceeds them is a slip of the pen."""
 
 
@@ -54,8 +54,9 @@ class ClusterConfig:
 
     def __post_init__(self) -> None:
         for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+            if not 1 <= getattr(self, name) <= MOST_TOKENS:
+                bound = "at least 1" if getattr(self, name) < 1 else f"at most {MOST_TOKENS:,}"
+                raise ConfigError(f"{name} must be {bound}, got {getattr(self, name)}")
         if self.workers > MOST_WORKERS:  # before any per-worker tuple is made
             raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {self.workers}")
         for name in ("capacity_tokens", "speed"):
@@ -72,11 +73,14 @@ class ClusterConfig:
             raise ConfigError(
                 f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
             )
-        if min(self.speeds) <= 0:
-            raise ConfigError(f"speed must be above 0, got {min(self.speeds)}")
+        if not 1 / MOST_SPEED <= min(self.speeds) <= max(self.speeds) <= MOST_SPEED:
+            raise ConfigError(
+                f"speed must be above 0 ({1 / MOST_SPEED:g} to {MOST_SPEED:g}), got {min(self.speeds)} to "
+                f"{max(self.speeds)}"
+            )
         for name in ("request_overhead_s", "step_overhead_s", "retries", "retry_delay_s", "detect_s"):
-            if not 0 <= (getattr(self, name) or 0) < math.inf:
-                raise ConfigError(f"{name} must be finite and not negative, got {getattr(self, name)}")
+            if not 0 <= (getattr(self, name) or 0) <= MOST_DELAY_S:
+                raise ConfigError(f"{name} must not be negative and at most {MOST_DELAY_S:g}, got {getattr(self, name)}")
         check_schedule(self.schedule, self.workers)
         self._check_network()
 
@@ -87,8 +91,8 @@ class ClusterConfig:
             where = f"network_s.{name}" if isinstance(self.network_s, Mapping) else "network_s"
             if isinstance(value, tuple) and len(value) != self.workers:
                 raise ConfigError(f"{where} has {len(value)} values for {self.workers} workers; give one, or one each")
-            if not all(0 <= delay_s < math.inf for delay_s in (value if isinstance(value, tuple) else (value,))):
-                raise ConfigError(f"{where} must be finite and not negative, got {value}")
+            if not all(0 <= delay_s <= MOST_DELAY_S for delay_s in (value if isinstance(value, tuple) else (value,))):
+                raise ConfigError(f"{where} must not be negative and at most {MOST_DELAY_S:g}, got {value}")
 
     @property
     def _regions(self) -> Mapping[str, float | tuple[float, ...]]:

@@ -173,8 +173,25 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 # --- files, presets, overrides ---------------------------------------------------------------------------------------
 
 
+_MOST_VALUES = 1_000_000
+"""Values in a file with aliases, each counted as often as it is named."""
+
+
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that also reads 1e-6 as a number (YAML 1.1 asks for a dot)."""
+    """SafeLoader that also reads 1e-6 as a number (YAML 1.1 asks for a dot), and refuses a key given twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Return the node of a map."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return node
 
 
 _Loader.add_implicit_resolver(
@@ -185,9 +202,26 @@ _Loader.add_implicit_resolver(
 def parse_yaml(text: str, where: str) -> Any:
     """Return the plain data of YAML `text`; `where` names it in the `ConfigError` for malformed text."""
     try:
-        return yaml.load(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where} is not valid YAML: lists or maps lie too deep in each other") from error
+    if "*" in text:
+        _check_aliases(data, where)
+    return data
+
+
+def _check_aliases(data: Any, where: str) -> None:
+    """Raise if aliases make `data` endless or enormous."""
+    waiting, left = [data], _MOST_VALUES
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+            left -= len(value)
+        if left < 0:
+            raise ConfigError(f"{where} holds more than {_MOST_VALUES:,} values; does an alias contain itself?")
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -277,7 +311,7 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
     if str(given) not in names:
         endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join(WORKLOAD_FILES)}; `kvgym import` takes logs"
         raise UnknownNameError(
-            f"no preset {str(given)!r} in configs/{kind}{_nearest(str(given), names)}; "
+            f"no preset {str(given)[:60]!r} in configs/{kind}{_nearest(str(given), names)}; "
             f"known: {', '.join(names)} (or a path ending in {endings})"
         )
     return load_yaml(preset_folder(kind) / f"{given}.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def write_records(path: Path, records: np.ndarray) -> None:
     Raises:
         ResultsError: the file cannot be written.
     """
+    check_target(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         pq.write_table(to_table(records), temporary)
@@ -48,7 +50,27 @@ def write_records(path: Path, records: np.ndarray) -> None:
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def check_target(path: Path) -> None:
+    """Check that a file can be made at `path`, or a plain one replaced there.
+
+    Raises:
+        ResultsError: it has no name, its folder is absent, or something else is there (a folder, a device).
+    """
+    try:
+        if not path.name or path.is_dir():
+            what = "it is a folder"
+        elif not path.parent.is_dir():
+            what = f"no folder {path.parent}"
+        else:
+            what = "" if path.is_file() or not path.exists() else "it is no plain file"
+    except (OSError, ValueError) as error:  # a name of a thousand letters, or with a zero in it
+        what = getattr(error, "strerror", None) or str(error)
+    if what:
+        raise ResultsError(f"cannot write {str(path)[:200]}: {what}")
 
 
 def read_records(path: Path) -> np.ndarray:

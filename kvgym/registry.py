@@ -107,7 +107,7 @@ class Registry(Mapping[str, str]):
         path = self.path(name)
         if name in self._entries:
             return _import(path)
-        where = f"{self.kind} {name!r}"
+        where = f"{self.kind} {_shown(name)}"
         if found := _entry_points(self.group).get(name):
             where += f" of {found[0].package} ({path})"
         try:
@@ -122,7 +122,7 @@ class Registry(Mapping[str, str]):
         known = sorted({*self._entries, *_entry_points(self.group)})
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
-        return f"unknown {self.kind} {name!r}{hint} known: {', '.join(known)} (or module:attr)"
+        return f"unknown {self.kind} {_shown(name)}{hint} known: {', '.join(known)} (or module:attr)"
 
 
 def _import(path: str) -> Any:

@@ -10,6 +10,8 @@ import numpy as np
 
 from kvgym.errors import ConfigError
 
+_LEAST_MS, _MOST_MS = 1e-9, 1e9  # a step that takes no time at all, or makes all others vanish in rounding
+
 
 def coefficient(help: str, default: float = 0.0) -> Any:
     """Return a dataclass field for a coefficient in milliseconds."""
@@ -38,10 +40,10 @@ class Linear:
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
-            if not 0 <= value < float("inf"):
-                raise ConfigError(f"cost {spec.name} must be a finite number >= 0, got {value}")
+            if not 0 <= value <= _MOST_MS:
+                raise ConfigError(f"cost {spec.name} must be a number in 0..{_MOST_MS:g}, got {value}")
         prefill_ms = self.p0_ms + self.p_tok_ms + self.p_kv_ms + self.step_ms
-        if prefill_ms <= 0 or self.d0_ms + self.d_seq_ms + self.step_ms <= 0:
+        if min(prefill_ms, self.d0_ms + self.d_seq_ms + self.step_ms) < _LEAST_MS:
             raise ConfigError("prefill and decode steps must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")
 
     def write(self, options: np.ndarray) -> None:

@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from kvgym.cluster import resolve_cluster
 from kvgym.config import apply_overrides, build, load_config, resolve_workload
-from kvgym.errors import ResultsError
 from kvgym.harness.charge import check_charge
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import RunResult, run
 from kvgym.harness.stats import check_warmup, summarize
-from kvgym.records import write_records
+from kvgym.records import check_target, write_records
 from kvgym.slo import SLO
 from kvgym.tables import table
 
@@ -61,8 +60,8 @@ def run_single(
     """
     settings = _settings(workload, cluster, overrides)
     cell = _cell(settings, workload, cluster, routing, eviction)
-    if records is not None and not records.parent.is_dir():
-        raise ResultsError(f"cannot write {records}: no folder {records.parent}")
+    if records is not None:
+        check_target(records)
     result = run(cell, seed)
     if records is not None:
         write_records(records, result.records)

@@ -6,8 +6,8 @@ import numpy as np
 
 from kvgym.errors import WorkloadError
 
-LOWEST_RPS = 1e-6
-"""One request in eleven days; below, times lose the precision of their milliseconds."""
+LOWEST_RPS, HIGHEST_RPS, HIGHEST_CV = 1e-6, 1e9, 1e3
+"""One request in eleven days, below which times lose the precision of their milliseconds; and what nobody needs."""
 
 
 def open_loop(count: int, rate_rps: float | None, cv: float, rng: np.random.Generator) -> np.ndarray:
@@ -21,10 +21,10 @@ def open_loop(count: int, rate_rps: float | None, cv: float, rng: np.random.Gene
     """
     if rate_rps is None:
         return np.zeros(count)
-    if not LOWEST_RPS <= rate_rps < np.inf or not 0 <= cv < np.inf:
+    if not LOWEST_RPS <= rate_rps <= HIGHEST_RPS or not 0 <= cv <= HIGHEST_CV:
         raise WorkloadError(
-            f"rate_rps must be > 0 (at least {LOWEST_RPS}) and cv >= 0 (or rate_rps null: all at once), "
-            f"got {rate_rps} and {cv}"
+            f"rate_rps must be > 0 (at least {LOWEST_RPS}, at most {HIGHEST_RPS:g}; null: all at once) and cv in "
+            f"0..{HIGHEST_CV:g}, got {rate_rps} and {cv}"
         )
     return np.concatenate(([0.0], np.cumsum(_gaps(max(count - 1, 0), 1.0 / rate_rps, cv, rng))))[:count]
 

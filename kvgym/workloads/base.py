@@ -11,6 +11,9 @@ from kvgym.errors import WorkloadError
 from kvgym.types import REQUEST
 from kvgym.workloads.forest import Forest
 
+MOST_REQUESTS = 100_000_000
+"""Most requests that a generated workload may have: some 20 GB; more is a slip of the pen."""
+
 
 @dataclass(frozen=True)
 class Workload:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.forest import Forest
-from kvgym.workloads.rows import MOST_TOKENS, Row
+from kvgym.workloads.forest import MOST_TOKENS, Forest
+from kvgym.workloads.rows import Row
 
 
 @dataclass

@@ -95,6 +95,8 @@ class ConversationReader:
                 more = stream.read(_CHUNK_CHARS)
                 buffer, at, ended = buffer[at:] + more, 0, not more
                 continue
+            except (ValueError, RecursionError) as error:  # a number of 5,000 digits, brackets in brackets in ...
+                raise WorkloadError(f"{self.path.name}: cannot read conversation {self.whole + 1}: {error}") from error
             yield record
 
     def _turns(self, record: Any) -> list[tuple[str, str]]:

@@ -13,8 +13,8 @@ from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
-from kvgym.workloads.rows import MOST_TOKENS, Row
+from kvgym.workloads.forest import CHARS_PER_TOKEN, MOST_TOKENS, Forest
+from kvgym.workloads.rows import Row
 from kvgym.workloads.sessions import make_workload
 
 _PLAIN = ("arrival_s", "think_s", "output_tokens", "max_new_tokens", "priority", "tenant", "region")

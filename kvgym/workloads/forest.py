@@ -14,6 +14,8 @@ from kvgym.workloads import trie
 
 CHARS_PER_TOKEN = 4.0
 """Characters per token where nothing is known of the text (the usual rule of thumb for English and BPE)."""
+MOST_TOKENS = 1 << 28
+"""Longest prompt or answer that a source may make, tokens: positions in tokens and characters have to fit 32 bits."""
 
 _GROWTH = 2
 _GOLDEN = 0x9E3779B97F4A7C15

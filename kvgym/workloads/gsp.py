@@ -13,8 +13,8 @@ from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads.arrivals import open_loop
-from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import Forest
+from kvgym.workloads.base import MOST_REQUESTS, Workload
+from kvgym.workloads.forest import MOST_TOKENS, Forest
 from kvgym.workloads.sessions import make_workload
 
 LITERAL_TOKENS = 2
@@ -32,6 +32,7 @@ With prefix and question of S random tokens each, a matched prefix passes a stri
 question - prefix < 36 characters (the literals), which has probability Phi(36 / (CHARS_SD * sqrt(2 S))). Averaged over
 S = 256, 512, 1024, 2048, 4096 that is 58.4 % at 4.2 (the published prompts: 58 to 59 %).
 """
+_STEEPEST = 100  # zipf: far beyond, all is one group
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,14 @@ class GSP:
     def __post_init__(self) -> None:
         if self.groups < 1 or self.prompts_per_group < 1 or self.output_tokens < 1:
             raise WorkloadError("gsp: groups, prompts_per_group and output_tokens must be >= 1")
-        if not 0 <= self.prefix_ratio <= 1 or not 0 <= self.zipf < np.inf:
+        if self.groups * self.prompts_per_group > MOST_REQUESTS or self.output_tokens > MOST_TOKENS:
             raise WorkloadError(
-                f"gsp: prefix_ratio must be in 0..1 and zipf >= 0, got {self.prefix_ratio} and {self.zipf}"
+                f"gsp: at most {MOST_REQUESTS:,} requests of at most {MOST_TOKENS:,} output tokens are possible, got "
+                f"{self.groups} * {self.prompts_per_group} of {self.output_tokens}"
+            )
+        if not 0 <= self.prefix_ratio <= 1 or not 0 <= self.zipf <= _STEEPEST:
+            raise WorkloadError(
+                f"gsp: prefix_ratio must be in 0..1 and zipf in 0..{_STEEPEST}, got {self.prefix_ratio} and {self.zipf}"
             )
         if not 1 <= self.tenants <= self.groups or not 0 <= self.tenant_skew < np.inf:
             raise WorkloadError(
@@ -78,8 +84,10 @@ class GSP:
                 f"got {list(self.priorities)}"
             )
         least = LITERAL_TOKENS + 1 if self.shared_literal else 1
-        if not self.lens or min(self.lens) < least:
-            raise WorkloadError(f"gsp: lens must be lengths of at least {least} tokens, got {list(self.lens)}")
+        if not self.lens or min(self.lens) < least or max(self.lens) > MOST_TOKENS:
+            raise WorkloadError(
+                f"gsp: lens must be lengths of {least} to {MOST_TOKENS:,} tokens, got {str(list(self.lens))[:60]}"
+            )
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the prompts of `seed`, compiled for `page_size`; arrivals and classes have streams of their own."""

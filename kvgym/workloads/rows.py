@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import io
 import json
-import math
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,12 +14,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from kvgym.errors import WorkloadError
+from kvgym.workloads.forest import MOST_TOKENS
 
 DATA_FOLDER = "../shared/data"
 """Where traces are looked for when the environment variable KVGYM_DATA is not set."""
-MOST_TOKENS = 1 << 28
-"""Longest prompt or answer, tokens: positions in tokens and in characters have to fit 32 bits."""
 _BUFFER_BYTES = 1 << 20
+_LATEST = 1e15  # beyond, milliseconds get lost in a float
 
 
 def locate(path: str | Path) -> Path:
@@ -32,10 +31,14 @@ def locate(path: str | Path) -> Path:
     data = Path(os.environ.get("KVGYM_DATA", DATA_FOLDER))
     given = Path(path).expanduser()
     places = [given] if given.is_absolute() else [given, *(data / sub / given for sub in ("", "traces", "calibration"))]
-    for place in places:
-        if place.is_file():
-            return place
-    if folder := next((place for place in places if place.is_dir()), None):
+    try:
+        for place in places:
+            if place.is_file():
+                return place
+        folder = next((place for place in places if place.is_dir()), None)
+    except (OSError, ValueError) as error:  # such as a name of a thousand letters
+        raise WorkloadError(f"cannot read {str(path)[:60]!r}: {getattr(error, 'strerror', None) or error}") from error
+    if folder is not None:
         raise WorkloadError(f"{folder} is a folder, expected a file; give the path of a file in it")
     raise WorkloadError(
         f"no trace file {str(path)!r}; looked at {', '.join(map(str, places))}. Give its path, or set KVGYM_DATA to "
@@ -102,7 +105,7 @@ class Row:
     def seconds(self, field: str, default: float | None = None, unit: str = "seconds") -> float:
         """Return a finite number >= 0; `default`, if given, stands for a missing field."""
         value = self.data.get(field, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LATEST:
             raise self.error(field, f"a finite number of {unit} >= 0")
         return float(value)
 
@@ -201,6 +204,8 @@ def parse_object(text: str, path: Path, line: int) -> dict[str, Any]:
         raise WorkloadError(
             f"{path.name}, line {line}: expected one JSON object per line, {error.msg} at column {error.colno}"
         ) from error
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, brackets in brackets in ...
+        raise WorkloadError(f"{path.name}, line {line}: cannot read this JSON object: {error}") from error
     if not isinstance(data, dict):
         raise WorkloadError(f"{path.name}, line {line}: expected one JSON object per line, got {shown(data)}")
     return data

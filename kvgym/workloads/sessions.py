@@ -67,7 +67,7 @@ def make_workload(
             raise WorkloadError(
                 f"{name}: {field} must be >= 1, got {requests[field][i]} (request {i}; {len(bad)} in all)"
             )
-    if clients < 0:
+    if not 0 <= clients < 2**31:
         raise WorkloadError(f"{name}: clients must be 0 (open loop) or a number of closed-loop clients, got {clients}")
     asked = requests["max_new_tokens"]
     requests["max_new_tokens"] = np.where(asked == 0, requests["output_tokens"], asked)

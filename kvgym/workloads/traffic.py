@@ -16,6 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 
 from kvgym.config import WORKLOAD_FILES
 from kvgym.errors import ResultsError, WorkloadError
+from kvgym.records import check_target
 from kvgym.workloads import columnar
 from kvgym.workloads.digest import Digest
 from kvgym.workloads.entries import Entry
@@ -118,10 +119,9 @@ def _default_name(log: Path) -> Path:
 def _checked(out: Path, file: Path) -> Path:
     if out.suffix not in WORKLOAD_FILES:
         raise ResultsError(f"a workload file's name must end in {' or '.join(WORKLOAD_FILES)}, got {str(out)!r}")
-    if not out.parent.is_dir():
-        raise ResultsError(f"cannot write {out}: no folder {out.parent}")
-    if out.is_dir() or (out.exists() and out.samefile(file)):
-        raise ResultsError(f"cannot write {out}: it is {'a folder' if out.is_dir() else 'the log itself'}")
+    check_target(out)
+    if out.exists() and out.samefile(file):
+        raise ResultsError(f"cannot write {out}: it is the log itself")
     return out
 
 
