@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kvgym.errors import SimulationError
+from kvgym.errors import KVGymError, SimulationError
 from kvgym.harness.grid import Cell, baseline_labels, expand, load_compare
 from kvgym.harness.manifest import make_manifest
 from kvgym.harness.report import write_report
@@ -65,7 +65,11 @@ def compare(
     store = Store(folder, manifest)
     # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.
     tasks = [(cell, seed) for group in _by_workload(cells) for seed in config.seed_list for cell in group]
-    _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
+    try:
+        _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
+    except KVGymError:
+        store.discard_if_unused()
+        raise
     summary = summarize_grid(cells, config.seed_list, baseline, store, config.warmup_s, config.slo)
     write_report(folder, config, summary, skipped)
     return Comparison(folder, summary, config.deterministic)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from kvgym.cluster import ClusterConfig, resolve_cluster
 from kvgym.config import build, option, resolve_workload, to_plain
+from kvgym.costs import resolve_cost
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.charge import Charge, check_charge
 from kvgym.harness.stats import METRICS, check_warmup
@@ -183,6 +184,7 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
         for entry in workload.clusters or config.clusters:
             cluster = _entry(entry, _ClusterEntry)
             fleet = resolve_cluster(cluster.use)
+            resolve_cost(fleet.cost)
             fleet_label = cluster.name or _label(cluster.use, "cost")
             charge = config.charge_decision_time
             cells += [_cell(label, source, fleet_label, fleet, pair, charge) for pair in config.pairs]

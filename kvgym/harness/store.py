@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,11 @@ class Store:
     def has(self, cell: Cell, seed: int) -> bool:
         """Return whether the run is finished (its files are checked by `load`)."""
         return self._paths(cell, seed)[1].exists()
+
+    def discard_if_unused(self) -> None:
+        """Remove the folder if no run of it is finished: what failed at once leaves nothing behind."""
+        if not any(self.records.glob("*.json")):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def save(self, cell: Cell, seed: int, records: np.ndarray, facts: dict[str, Any]) -> None:
         """Write a finished run: its records, then `facts` (plain data) as the mark that it is finished.

@@ -107,8 +107,8 @@ def test_generate__closed_loop_is_released_by_completion():
     [
         ({"groups": 0}, "groups, prompts_per_group and output_tokens must be >= 1"),
         ({"prefix_ratio": 1.5}, "prefix_ratio must be in 0..1"),
-        ({"lens": (2,)}, "lengths of at least 3 tokens"),
-        ({"lens": ()}, "lengths of at least 3 tokens"),
+        ({"lens": (2,)}, "lengths of 3 to 268,435,456 tokens"),
+        ({"lens": ()}, "lengths of 3 to 268,435,456 tokens"),
     ],
 )
 def test_gsp__wrong_options(wrong, message):
