@@ -86,7 +86,10 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
             "workload must be a preset name, a path, a map or a workload source, got int ('3')",
         ),
         (("run", "--set", "options=3"), "settings.options must be a map, got int ('3')"),
-        (("run", "--set", "workload.rate_rps=1e-320"), "rate_rps must be > 0 (at least 1e-06, at most 1e+09; null: all at once)"),
+        (
+            ("run", "--set", "workload.rate_rps=1e-320"),
+            "rate_rps must be > 0 (at least 1e-06, at most 1e+09; null: all at once)",
+        ),
         (("run", "--set", "cluster.workers=1000000000"), "workers must be at most 100,000, got 1000000000"),
         (("run", "--set", "cluster.cost=2020-99-99"), "is not valid YAML"),
         (("run", "--routing", ":x"), "cannot import routing controller"),

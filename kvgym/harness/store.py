@@ -57,7 +57,11 @@ class Store:
         self.folder = folder
         self.records = folder / "records"
         self._claim(manifest["identity"])
-        write_text(folder / MANIFEST, to_json(manifest))
+        try:
+            write_text(folder / MANIFEST, to_json(manifest))
+        except ResultsError:
+            self.discard_if_unused()
+            raise
 
     def _claim(self, identity: str) -> None:
         manifest = self.folder / MANIFEST
@@ -122,4 +126,7 @@ class Store:
             )
         if facts.get("cell") != json.loads(json.dumps(cell.plain)) or facts.get("seed") != seed:
             raise ResultsError(f"{mark} describes another run; choose another --out or delete the folder")
+        for name in ("totals", "notes", "timing"):
+            if not isinstance(facts.get(name), dict):
+                raise ResultsError(f"{mark} is damaged (no map {name!r}); delete it to run this cell again")
         return read_records(parquet), facts

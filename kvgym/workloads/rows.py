@@ -117,11 +117,11 @@ class Row:
             raise self.error(field, f"a whole number of tokens {bound}")
         return value
 
-    def whole(self, field: str, low: int, high: int) -> int:
-        """Return a whole number in low..high; 0 where the field is missing."""
+    def whole(self, field: str) -> int:
+        """Return a whole number of 32 bits; 0 where the field is missing."""
         value = self.data.get(field, 0)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.error(field, f"a whole number in {low}..{high}")
+        if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
+            raise self.error(field, "a whole number of 32 bits")
         return value
 
     def items(self, field: str) -> list[Any]:

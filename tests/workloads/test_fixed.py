@@ -63,7 +63,7 @@ def test_generate__ids_and_their_answers():
         (({"ids": [1], "output_tokens": 2**33},), "row 0: output_tokens must be .* <= 268,435,456, got 8589934592"),
         (({"ids": [1], "output_tokens": "4"},), "row 0: output_tokens must be a whole number .*, got '4'"),
         (({"ids": [1], "arrival_s": "now"},), "row 0: arrival_s must be a finite number of seconds >= 0, got 'now'"),
-        (({"ids": [1], "priority": 2**31},), "row 0: priority must be a whole number in"),
+        (({"ids": [1], "priority": 2**31},), "row 0: priority must be a whole number of 32 bits"),
         (({"ids": [1], "session": [1]},), "row 0: session must be text or a whole number"),
         (({"ids": 3},), "row 0: ids must be a list, got 3"),
         (({"ids": [1, "b"]},), "row 0: ids must be a list of whole numbers"),
