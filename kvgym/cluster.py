@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,9 @@ class ClusterConfig:
             )
         for name in ("request_overhead_s", "step_overhead_s", "retries", "retry_delay_s", "detect_s"):
             if not 0 <= (getattr(self, name) or 0) <= MOST_DELAY_S:
-                raise ConfigError(f"{name} must not be negative and at most {MOST_DELAY_S:g}, got {getattr(self, name)}")
+                raise ConfigError(
+                    f"{name} must not be negative and at most {MOST_DELAY_S:g}, got {getattr(self, name)}"
+                )
         check_schedule(self.schedule, self.workers)
         self._check_network()
 

@@ -53,8 +53,10 @@ class Fixed:
                 requests[i][name] = row.seconds(name, 0.0)
             requests[i]["output_tokens"] = row.tokens("output_tokens") if "output_tokens" in row.data else 1
             requests[i]["max_new_tokens"] = row.tokens("max_new_tokens", 0) if "max_new_tokens" in row.data else 0
-            for name in ("priority", "tenant"):
+            for name in ("priority", "tenant", "region"):
                 requests[i][name] = row.whole(name)
+            if requests[i]["region"] < 0:
+                raise row.error("region", "a whole number >= 0")
             # a row without a session is alone in one: a tuple cannot be equal to a configured name or number
             requests[i]["session"] = sessions.setdefault(row.data.get("session", (i,)), len(sessions))
         fill = self._from_paths if "path" in self.rows[0] else self._from_ids
