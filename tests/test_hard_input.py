@@ -161,7 +161,7 @@ def test_run__bad_trace_files(kvgym, tmp_path, content, message):
         ("cluster.max_running=99999999999999999999", "max_running must be at most 1,099,511,627,776"),
         ("cluster.speed=[1, 1, 0, 1]", "speed must be above 0 (1e-06 to 1e+06), got 0.0 to 1.0"),
         ("cluster.speed=1e308", "speed must be above 0 (1e-06 to 1e+06), got 1e+308"),
-        ("cluster.request_overhead_s=-1", "request_overhead_s must be in 0..1e+06 s, got -1.0"),
+        ("cluster.request_overhead_s=-1", "request_overhead_s must not be negative and at most 1e+06, got -1.0"),
         ("cluster.cost={p0_ms: 1e300, d0_ms: 1}", "cost p0_ms must be a number in 0..1e+09, got 1e+300"),
         ("cluster.cost={p0_ms: 1e-320, d0_ms: 1}", "prefill and decode steps must take time"),
         ("cluster.cost={model: lineer}", "unknown cost model 'lineer'; did you mean 'linear'?"),
