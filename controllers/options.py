@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from kvgym.errors import ConfigError
@@ -14,7 +15,7 @@ def number(name: str, value: Any, low: float, high: float = math.inf, *, open_lo
     Raises:
         ConfigError: it is not.
     """
-    fit = not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    fit = not isinstance(value, bool) and isinstance(value, int | float) and abs(value) <= sys.float_info.max
     if not fit or not low <= value <= high or (open_low and value == low):
         bounds = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if high < math.inf else "")
         raise ConfigError(f"{name} must be a number {bounds}, got {value!r}")

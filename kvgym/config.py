@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -107,8 +107,8 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise ConfigError(f"{where} must be a finite number, got {value}")
+        if not abs(value) <= sys.float_info.max:
+            raise ConfigError(f"{where} must be a finite number, got {str(value)[:60]}")
         return float(value)
     if hint is bool and isinstance(value, bool):
         return value

@@ -25,7 +25,7 @@ def backend(value: Any) -> str | None:
 
 def reward_term(value: Any) -> str | None:
     """A function term(before, after, records) -> float, or a class of such objects."""
-    return None if callable(value) else "a function term(before, after, records) -> float (see kvgym.envs.rewards)"
+    return None if callable(value) else "a function or a class of such objects (see kvgym.envs.rewards)"
 
 
 def workload_source(value: Any) -> str | None:

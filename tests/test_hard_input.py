@@ -139,6 +139,7 @@ def test_run__bad_trace_files(kvgym, tmp_path, content, message):
     [
         ("workload.rate_rps=0", "rate_rps must be > 0"),
         ("workload.rate_rps=.inf", "workload.rate_rps must be a finite number, got inf"),
+        pytest.param(f"workload.rate_rps=1{'0' * 400}", "workload.rate_rps must be a finite number", id="400 digits"),
         ("workload.groops=3", "unknown key 'groops' in workload; did you mean 'groups'?"),
         ("workload.source=gps", "unknown workload 'gps'; did you mean 'gsp'?"),
         ("workload.lens=3", "workload.lens must be a list, got int"),
@@ -275,6 +276,16 @@ def test_compare__a_prompt_longer_than_any_worker_is_rejected_and_the_run_goes_o
     assert (code, cell["completed"], cell["rejected"], cell["failed"]) == (0, 1, 1, 0)
 
 
+def test_compare__nothing_but_rejections_is_said_plainly(kvgym, tmp_path):
+    rows = [{"path": [["a", 501]]}, {"path": [["b", 600]]}]
+    code, out, _ = compare(kvgym, tmp_path, {"workloads": [{"use": {"source": "fixed", "rows": rows}, "name": "w"}]})
+    told = (
+        "random + lru: no request was answered (2 rejected because they fit no worker, 0 failed); there is nothing to"
+    )
+    assert code == 0 and told in out
+    assert told in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_compare__a_folder_that_cannot_be_written(kvgym, tmp_path):
     (tmp_path / "out").write_text("a file")
     code, out, err = compare(kvgym, tmp_path)
@@ -365,7 +376,8 @@ def test_run__a_trace_with_a_mark_and_crlf_and_a_name_in_unicode(kvgym, tmp_path
         {"workload": 3}, {"workload": None}, {"workload": []}, {"workload": {"source": 3}}, {"workload": "none.kvg"},
         {"cluster": []}, {"cluster": 4}, {"cluster": {"workers": "4"}}, {"cluster": {"cost": 5}},
         {"reward": 5}, {"reward": None}, {"reward": {}}, {"reward": {"latency": "1"}}, {"reward": {3: 1.0}},
-        {"reward": ["latency"]}, {"reward": {"latency": float("nan")}}, {"backend": 1}, {"backend": None},
+        {"reward": ["latency"]}, {"reward": {"latency": float("nan")}}, {"reward": {"latency": 10**400}},
+        {"backend": 1}, {"backend": None},
         {"observability": None}, {"observability": 1}, {"observability": ["router"]},
         {"eviction": 3}, {"eviction": None}, {"eviction": ["lru"]}, {"eviction": "os:path"},
     ],

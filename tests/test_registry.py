@@ -113,7 +113,7 @@ def test_load__a_broken_plug_in_is_an_error_when_used_and_only_then(install, kvg
     [
         ("routing", "dict", "must be a class, or a function that makes objects, with reset, act and observe"),
         ("eviction", "dict", "must be a kvgym.sim.policy.Policy"),
-        ("rewards", "__name__", "must be a function term"),
+        ("rewards", "__name__", "must be a function or a class of such objects"),
         ("workloads", "dict", "must be a dataclass with generate"),
         ("costs", "dict", "must be an object with write"),
         ("cost models", "dict", "must be a dataclass with write"),

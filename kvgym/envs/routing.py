@@ -238,7 +238,9 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         return self._backend
 
     def _draw_seed(self, options: Mapping[str, Any]) -> int:
-        if unknown := sorted(set(options) - {"seed"}):
+        if not isinstance(options, Mapping):
+            raise ConfigError(f"reset takes the options as a map, got {options!r}")
+        if unknown := sorted(set(map(str, options)) - {"seed"}):
             raise ConfigError(f"reset takes the option 'seed', got {unknown}")
         if "seed" not in options:
             return int(self.np_random.integers(2**31))

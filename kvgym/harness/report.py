@@ -152,7 +152,10 @@ def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) ->
         cells = list(group)
         lines += [f"## {workload} on {cluster}", ""]
         lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
-        lines += [*_markdown_table(*_rows(cells)), "", *_class_tables(cells)]
+        lines += [*_markdown_table(*_rows(cells)), ""]
+        if unanswered := _unanswered(cells):
+            lines += [*unanswered, ""]
+        lines += _class_tables(cells)
     lines += _published(summary.cells)
     lines += skipped
     return "\n".join(lines).rstrip() + "\n"
@@ -203,9 +206,20 @@ def text_tables(summary: Summary) -> str:
         for row in (header, *rows):
             pairs = zip(row, widths, strict=True)
             lines.append("  ".join(text.ljust(width) for text, width in pairs).rstrip())
+        lines += _unanswered(cells)
     seeds = len(summary.cells[0].seeds)
     lines += ["", f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"]
     return "\n".join(lines)
+
+
+def _unanswered(cells: Sequence[CellSummary]) -> list[str]:
+    """Return a sentence on each cell of which no request was answered: its columns are empty for that reason."""
+    return [
+        f"{' + '.join(cell.labels[2:])}: no request was answered ({cell.mean('rejected'):.0f} rejected because they fit "
+        f"no worker, {cell.mean('failed'):.0f} failed); there is nothing to compare"
+        for cell in cells
+        if not cell.mean("completed")
+    ]
 
 
 def _rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:

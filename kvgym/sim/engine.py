@@ -151,7 +151,11 @@ class Engine:
         """Send the pending request to `worker`, whose queue it reaches `delay_s` (>= 0) later than without."""
         if self.pending < 0:
             raise SimulationError("no request waits for a route; call run() first")
-        if not isinstance(worker, int | np.integer) or not 0 <= worker < len(self.cache.workers):
+        if (
+            isinstance(worker, bool)
+            or not isinstance(worker, int | np.integer)
+            or not 0 <= worker < len(self.cache.workers)
+        ):
             raise SimulationError(f"worker must be a whole number 0..{len(self.cache.workers) - 1}, got {worker!r}")
         if not self.cache.workers["visible"][worker]:
             up = np.flatnonzero(self.cache.workers["visible"]).tolist()

@@ -254,7 +254,7 @@ def test_episode_seed__can_be_given_and_makes_the_workload():
     assert (env.decision.time_s, env.decision.prompt_chars) == (first.time_s, first.prompt_chars)
 
 
-@pytest.mark.parametrize("options", [{"seeds": 1}, {"seed": -1}, {"seed": "1"}, {"seed": True}])
+@pytest.mark.parametrize("options", [{"seeds": 1}, {"seed": -1}, {"seed": "1"}, {"seed": True}, 3, "seed"])
 def test_reset__wrong_options_are_errors(options):
     with pytest.raises(ConfigError, match="option"):
         RoutingEnv(WORKLOAD, CLUSTER).reset(options=options)

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -69,7 +70,7 @@ class WeightedReward:
 
 
 def _weight(name: str, weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not abs(weight) <= sys.float_info.max:
         raise ConfigError(f"reward: the weight of {name!r} must be a finite number, got {weight!r}")
     return float(weight)
 
@@ -79,8 +80,6 @@ def _term(name: Any, options: dict[str, Any]) -> Term:
     if not isinstance(name, str):
         raise ConfigError(f"reward: a term's name must be text, got {name!r}")
     found: Any = table("rewards").load(name)
-    if not callable(found):
-        raise ConfigError(f"reward term {name!r} must be a function or a class of such objects, got {found!r}")
     if inspect.isclass(found):
         return _made(found, name, options)
     if options:

@@ -5,7 +5,7 @@ import pytest
 
 from kvgym.backends.base import Progress
 from kvgym.envs.rewards.weighted import WeightedReward
-from kvgym.errors import ConfigError, SimulationError, UnknownNameError
+from kvgym.errors import ConfigError, PluginError, SimulationError, UnknownNameError
 from kvgym.types import DONE, FAILED, RECORD
 
 BEFORE, AFTER = Progress(1.0, 10.0, 4.0, 2.0), Progress(3.0, 16.0, 5.0, 2.5)
@@ -94,7 +94,7 @@ def test_own_class__takes_its_options(monkeypatch):
     assert (reward, terms) == (18.0, {"my_rewards:Scaled": 9.0})
     with pytest.raises(ConfigError, match=r"'my_rewards:Scaled' does not take \{'facter': 3\}"):
         WeightedReward({"my_rewards:Scaled": {"facter": 3}})
-    with pytest.raises(ConfigError, match="'my_rewards:BEFORE' must be a function"):
+    with pytest.raises(PluginError, match="'my_rewards:BEFORE' must be a function"):
         WeightedReward("my_rewards:BEFORE")
 
 
