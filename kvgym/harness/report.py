@@ -215,8 +215,8 @@ def text_tables(summary: Summary) -> str:
 def _unanswered(cells: Sequence[CellSummary]) -> list[str]:
     """Return a sentence on each cell of which no request was answered: its columns are empty for that reason."""
     return [
-        f"{' + '.join(cell.labels[2:])}: no request was answered ({cell.mean('rejected'):.0f} rejected because they fit "
-        f"no worker, {cell.mean('failed'):.0f} failed); there is nothing to compare"
+        f"{' + '.join(cell.labels[2:])}: no request was answered ({cell.mean('rejected'):.0f} rejected because they "
+        f"fit no worker, {cell.mean('failed'):.0f} failed); there is nothing to compare"
         for cell in cells
         if not cell.mean("completed")
     ]
