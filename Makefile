@@ -9,12 +9,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_records.py \
 	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
 
-.PHONY: quickstart test check bench serving clean
+.PHONY: quickstart test check bench serving chromium clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
-test: $(VENV)/.dev serving
+test: $(VENV)/.dev serving chromium
 	KVGYM_LIVE_PYTHON=$(abspath $(LIVE)/bin/python) $(BIN)/python -m pytest -ra -n 2 --dist worksteal
 
 check: $(VENV)/.dev
@@ -29,6 +29,10 @@ bench: $(VENV)/.lean
 # An environment of its own, so that SGLang's pins never meet ours; the script does nothing when it is up to date.
 serving:
 	PYTHON=$(PYTHON) scripts/setup_live.sh $(LIVE)
+
+# For the tests of the report's page; says why where it can't be had, then those are skipped.
+chromium:
+	scripts/setup_chromium.sh
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class RoutingController:
 
     One that remembers what workers hold asks `restarted` at each decision and forgets those workers.
     """
+
+    concentrates: ClassVar[str] = ""
+    """Why the rule may send nearly everything to one worker while others idle; reports flag it, with this reason."""
 
     spec: FleetSpec
     rng: np.random.Generator

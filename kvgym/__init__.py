@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 import gymnasium
 
 from kvgym.errors import KVGymError
 
-__all__ = ["KVGymError", "__version__", "register_envs"]
+if TYPE_CHECKING:
+    from kvgym.harness.evaluate import evaluate
+
+__all__ = ["KVGymError", "__version__", "evaluate", "register_envs"]
 __version__ = "0.1.0"
 
 ENVS: dict[str, str] = {
@@ -21,6 +27,13 @@ def register_envs() -> None:
     for name, entry_point in ENVS.items():
         if name not in gymnasium.registry:
             gymnasium.register(id=name, entry_point=entry_point)
+
+
+def __getattr__(name: str) -> Any:
+    """Import `evaluate` on first use: it brings the harness and with it the engine."""
+    if name == "evaluate":
+        return importlib.import_module("kvgym.harness.evaluate").evaluate
+    raise AttributeError(f"module 'kvgym' has no attribute {name!r}")
 
 
 register_envs()

@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, import and bench."""
+"""The command line: kvgym list, run, watch, compare, report, trace, import and bench."""
 
 from __future__ import annotations
 
@@ -59,12 +59,13 @@ def run(
     eviction: Annotated[str, typer.Option(help="Eviction policy, or module:attr.")] = EVICTION,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the episode.")] = 0,
     records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this JSON file.")] = None,
     set_: Sets = None,
 ) -> None:
     """Run one cell with one seed; --set reaches workload.*, cluster.*, options.*, slo.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
-    _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records))
+    _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace))
 
 
 @app.command()
@@ -126,6 +127,36 @@ def compare(
     print(f"files: {done.folder} (report.md, summary.csv, summary.json, timing.csv, manifest.json, records/)")
     cells = [cell.brief for cell in done.summary.cells]
     _last_line({"out": str(done.folder), "deterministic": done.deterministic, "cells": cells})
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Output folder of a comparison, finished or not.")],
+    html: Annotated[Path | None, typer.Option(help="The page's file; default: report.html in the folder.")] = None,
+) -> None:
+    """Write report.md and the page of a comparison's folder again; the last line is JSON."""
+    from kvgym.harness.page import write_page
+    from kvgym.harness.report import write_markdown
+    from kvgym.harness.results import read_results
+
+    results = read_results(folder)
+    page = write_page(results, html)
+    write_markdown(results)
+    _last_line({"html": str(page), "markdown": str(folder / "report.md"), "missing_runs": len(results.missing)})
+
+
+@app.command()
+def trace(
+    folder: Annotated[Path, typer.Argument(help="Output folder of a comparison, finished or not.")],
+    cell: Annotated[str, typer.Option(help="WORKLOAD/CLUSTER/ROUTING/EVICTION as in the tables.")],
+    out: Annotated[Path, typer.Option(help="The JSON file.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+) -> None:
+    """Write one run of a comparison as a trace for ui.perfetto.dev; the last line is JSON."""
+    from kvgym.harness.results import find_run
+    from kvgym.harness.trace import write_trace
+
+    _last_line({"out": str(out), "events": write_trace(out, *find_run(folder, cell, seed))})
 
 
 @app.command("import")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,16 +43,7 @@ def write_records(path: Path, records: np.ndarray) -> None:
     Raises:
         ResultsError: the file cannot be written.
     """
-    check_target(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        pq.write_table(to_table(records), temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    write_parquet(path, to_table(records))
 
 
 def check_target(path: Path) -> None:
@@ -83,3 +75,32 @@ def read_records(path: Path) -> np.ndarray:
         return from_table(pq.read_table(path))
     except (pa.ArrowException, OSError, ResultsError) as error:
         raise ResultsError(f"cannot read request records from {path}: {error}; delete it to run it again") from error
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write any table to a Parquet file that appears whole or not at all.
+
+    Raises:
+        ResultsError: the file cannot be written.
+    """
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a file to write that takes the place of `path` at the end, or none if something goes wrong.
+
+    Raises:
+        ResultsError: the file cannot be written.
+    """
+    check_target(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

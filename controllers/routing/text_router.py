@@ -22,6 +22,10 @@ class TextRouter(RoutingController):
         ConfigError: a value out of range.
     """
 
+    concentrates = (
+        "a prompt whose prefix a worker holds goes there whatever its load, until the fleet is out of balance"
+    )
+
     def __init__(
         self, cache_threshold: float, balance_abs: int, balance_rel: float, max_tree_chars: int, evict_every_s: float
     ) -> None:

@@ -37,6 +37,13 @@ class Snapshot(NamedTuple):
     prefix: int  # top-level prefix of the forest node that was asked for
 
 
+class Load(NamedTuple):
+    """What each worker carries now: the truth, whatever a router may see of it. Shapes (workers,)."""
+
+    kv_use: np.ndarray  # KV tokens held / KV tokens of the worker, float64
+    retractions: np.ndarray  # requests pushed back to the queue so far, int64
+
+
 class Backend(Protocol):
     """A fleet that serves one workload.
 
@@ -67,6 +74,10 @@ class Backend(Protocol):
 
     def progress(self) -> Progress:
         """Return the time and the integrals up to now."""
+        ...
+
+    def load(self) -> Load:
+        """Return what each worker carries now."""
         ...
 
     def completions(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.backends.base import Progress, Snapshot, check_observability
+from kvgym.backends.base import Load, Progress, Snapshot, check_observability
 from kvgym.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
@@ -154,6 +154,11 @@ class SimulatedBackend:
         clock = self.engine.cache.clock
         names = ("now_s", "area_s", "ttft_area_s", "busiest_s")
         return Progress(*(float(clock[name][0]) for name in names))
+
+    def load(self) -> Load:
+        """Return what each worker carries now."""
+        workers = self.engine.cache.workers
+        return Load(1.0 - workers["free"] / workers["capacity"], workers["retractions"].copy())
 
     def completions(self) -> np.ndarray:
         """Return RECORD rows that have ended since the last call."""

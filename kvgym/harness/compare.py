@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -16,13 +17,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kvgym.errors import KVGymError, SimulationError
+from kvgym.errors import SimulationError
 from kvgym.harness.grid import Cell, baseline_labels, expand, load_compare
 from kvgym.harness.manifest import make_manifest
-from kvgym.harness.report import write_report
+from kvgym.harness.page import write_page
+from kvgym.harness.report import write_markdown, write_tables
+from kvgym.harness.results import read_results
 from kvgym.harness.run import make_controller, run
 from kvgym.harness.store import Store
-from kvgym.harness.summary import Summary, summarize_grid
+from kvgym.harness.summary import Summary
 
 Task = tuple[Cell, int]
 
@@ -54,7 +57,7 @@ def compare(
     """
     console = console or Console(quiet=True)
     config = load_compare(data)
-    baseline = baseline_labels(config)
+    baseline_labels(config)
     cells, skipped = expand(config)
     for message in skipped:
         console.print(message, style="yellow", highlight=False, soft_wrap=True)
@@ -62,17 +65,15 @@ def compare(
         make_controller(cell)
     manifest = make_manifest(config, cells, skipped)
     folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
-    store = Store(folder, manifest)
     # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.
     tasks = [(cell, seed) for group in _by_workload(cells) for seed in config.seed_list for cell in group]
-    try:
+    with Store.claim(folder, manifest) as store:
         _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
-    except KVGymError:
-        store.discard_if_unused()
-        raise
-    summary = summarize_grid(cells, config.seed_list, baseline, store, config.warmup_s, config.slo)
-    write_report(folder, config, summary, skipped)
-    return Comparison(folder, summary, config.deterministic)
+        results = read_results(folder)
+        write_tables(results)
+        write_markdown(results)
+        write_page(results)
+    return Comparison(folder, results.summary, config.deterministic)
 
 
 def _by_workload(cells: list[Cell]) -> list[list[Cell]]:
@@ -97,7 +98,7 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
             return
         # "spawn": forked copies of a process that runs numba's or Arrow's threads may hang.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_ignore_interrupt)
+        pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_start_worker)
         try:
             for future in as_completed([pool.submit(_run_task, task, store) for task in tasks]):
                 future.result()
@@ -112,13 +113,20 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
 def _run_task(task: Task, store: Store) -> None:
     cell, seed = task
     result = run(cell, seed)
-    timing = {"wall_s": result.wall_s, "decision_s": result.decision_s, "decisions": result.decisions}
-    facts = {"totals": result.totals, "notes": result.notes, "timing": timing}
-    store.save(cell, seed, result.records, facts)
+    store.save(cell, seed, result.records, result.samples, result.facts)
 
 
-def _ignore_interrupt() -> None:
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it: one that was killed could not tell its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only processes of the pool come here"
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

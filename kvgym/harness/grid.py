@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,10 +145,25 @@ class Cell:
             "charge_decision_time": self.charge_decision_time,
         }
 
-    def file_stem(self, seed: int) -> str:
-        """Return the name, without suffix, of this cell's files for `seed`."""
-        digest = hashlib.sha256(json.dumps(self.plain, sort_keys=True).encode()).hexdigest()[:8]
-        return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(self.labels)) + f"-{digest}-s{seed}"
+
+@dataclass(frozen=True)
+class StoredCell:
+    """A cell as its folder describes it: enough to find and summarise its runs, on any machine."""
+
+    labels: tuple[str, str, str, str]
+    plain: Mapping[str, Any]
+    published: Mapping[str, float]
+    concentrates: str = ""  # why its router may send nearly everything to one worker; empty: it should not
+
+    @property
+    def workload(self) -> str:
+        """Label of the workload."""
+        return self.labels[0]
+
+    @property
+    def cluster(self) -> str:
+        """Label of the fleet."""
+        return self.labels[1]
 
 
 def load_compare(data: Mapping[str, Any]) -> CompareConfig:
@@ -230,14 +242,24 @@ def baseline_labels(config: CompareConfig) -> tuple[str, str]:
     Raises:
         ConfigError: the configured baseline is not among the pairs.
     """
-    names = [(_name(pair), pair.eviction) for pair in config.pairs]
+    pair = baseline_pair(config)
+    return _name(pair), pair.eviction
+
+
+def baseline_pair(config: CompareConfig) -> _Pair:
+    """Return the pair that ratios refer to, as the grid has it.
+
+    Raises:
+        ConfigError: the configured baseline is not among the pairs.
+    """
     if config.baseline is None:
-        return names[0]
+        return config.pairs[0]
+    names = [(_name(pair), pair.eviction) for pair in config.pairs]
     wanted = (_name(config.baseline), config.baseline.eviction)
     if wanted not in names:
         known = ", ".join(" + ".join(name) for name in names)
         raise ConfigError(f"baseline {' + '.join(wanted)} is not in the grid; there are: {known}")
-    return wanted
+    return config.pairs[names.index(wanted)]
 
 
 def _name(pair: _Pair) -> str:

@@ -37,7 +37,7 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
         "identity": identity,
         "deterministic": config.deterministic,
         "config": to_plain(config),
-        "cells": [{"labels": list(cell.labels), **cell.plain} for cell in cells],
+        "cells": [_described(cell) for cell in cells],
         "skipped": skipped,
         "seeds": list(config.seed_list),
         "versions": {
@@ -49,6 +49,12 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
         "code_sha256": code,
         "data_sha256": data,
     }
+
+
+def _described(cell: Cell) -> dict[str, Any]:
+    """Return what a report needs of `cell` where neither its plug-ins nor its data are at hand."""
+    reason = getattr(table("routing").load(cell.controller), "concentrates", "")
+    return {"labels": list(cell.labels), "published": dict(cell.published), "concentrates": reason, "plain": cell.plain}
 
 
 def _source_hash(cells: list[Cell]) -> str:

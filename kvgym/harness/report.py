@@ -1,17 +1,17 @@
-"""Writes a comparison's files for readers and programs: summary and classes, timing.csv, report.md."""
+"""Writes a comparison's tables: summary and classes, timing.csv, report.md, and text for the terminal."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from kvgym.config import to_plain
 from kvgym.harness.classes import CLASS_METRICS
 from kvgym.harness.grid import CompareConfig
+from kvgym.harness.results import Results
 from kvgym.harness.stats import METRICS, RATIO_METRICS
 from kvgym.harness.store import to_json, write_text
 from kvgym.harness.summary import CellSummary, Summary, Triple
@@ -55,21 +55,29 @@ _RANGED = ("p50_latency_s", "hit_rate")
 _LABELS = ("workload", "cluster", "routing", "eviction")
 
 
-def write_report(folder: Path, config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> None:
-    """Write every file of a finished comparison but the records and the manifest.
+def write_tables(results: Results) -> None:
+    """Write summary.csv, summary.json, timing.csv and, with several classes, classes.csv of a finished comparison.
 
-    summary.csv, summary.json and classes.csv (only where there are several classes or tenants) hold simulated
-    quantities only: the same configuration gives the same bytes.
+    All but timing.csv hold simulated quantities only: the same configuration gives the same bytes.
 
     Raises:
         ResultsError: the folder cannot be written.
     """
+    folder, summary = results.store.folder, results.summary
     write_text(folder / "summary.csv", _summary_csv(summary))
     if any(cell.classes for cell in summary.cells):
         write_text(folder / "classes.csv", _classes_csv(summary))
-    write_text(folder / "summary.json", to_json(_summary_plain(config, summary, skipped)))
+    write_text(folder / "summary.json", to_json(_summary_plain(results)))
     write_text(folder / "timing.csv", _timing_csv(summary))
-    write_text(folder / "report.md", markdown(config, summary, skipped))
+
+
+def write_markdown(results: Results) -> None:
+    """Write report.md to the folder of `results`.
+
+    Raises:
+        ResultsError: the folder cannot be written.
+    """
+    write_text(results.store.folder / "report.md", markdown(results))
 
 
 def _summary_csv(summary: Summary) -> str:
@@ -117,8 +125,8 @@ def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def _summary_plain(config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> dict[str, Any]:
-    cells = []
+def _summary_plain(results: Results) -> dict[str, Any]:
+    config, summary, cells = results.config, results.summary, []
     for cell in summary.cells:
         seeds = [{"seed": seed, **row} for seed, row in zip(cell.seeds, cell.per_seed, strict=True)]
         ratios = {
@@ -129,14 +137,15 @@ def _summary_plain(config: CompareConfig, summary: Summary, skipped: Sequence[st
             for (kind, number), metrics in cell.classes.items()
         ]
         facts = {"per_seed": seeds, "ratios": ratios, "classes": classes, "published": dict(cell.published)}
-        cells.append({**cell.brief, **facts})
+        cells.append({**cell.brief, **facts, "flags": cell.flags})
     baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
     head = {"name": config.name, "deterministic": config.deterministic, "baseline": baseline}
-    return {**head, "slo": to_plain(config.slo), "skipped": list(skipped), "cells": cells}
+    return {**head, "slo": to_plain(config.slo), "skipped": results.skipped, "cells": cells}
 
 
-def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) -> str:
-    """Return report.md: per workload and fleet one table, then published values beside ours."""
+def markdown(results: Results) -> str:
+    """Return report.md: what is missing, flags, per workload and fleet one table, then published values beside ours."""
+    config, summary = results.config, results.summary
     lines = [f"# {config.name}", ""]
     if config.notes:
         lines += [config.notes.strip(), ""]
@@ -144,24 +153,43 @@ def markdown(config: CompareConfig, summary: Summary, skipped: Sequence[str]) ->
     lines += [
         f"Seeds: {seeds}, the same for every row. Mean over seeds, range in brackets.",
         f"Ratio: geometric mean over paired seeds against {' + '.join(summary.baseline)}, with its 95 % interval.",
-        "Definitions of the metrics: `kvgym/harness/stats.py`. Raw request records: `records/`.",
-        *_conditions(config),
+        "Definitions of the metrics: `kvgym/harness/stats.py`. Raw request records: `records/`. Plots: `report.html`.",
+        *conditions(config),
         "",
     ]
+    for title, items in (("Not finished", missing_lines(results)), ("Flags", flag_lines(summary))):
+        lines += [f"## {title}", "", *(f"- {item}" for item in items), ""] if items else []
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
         cells = list(group)
         lines += [f"## {workload} on {cluster}", ""]
         lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
-        lines += [*_markdown_table(*_rows(cells)), ""]
-        if unanswered := _unanswered(cells):
-            lines += [*unanswered, ""]
-        lines += _class_tables(cells)
-    lines += _published(summary.cells)
-    lines += skipped
+        lines += [*_markdown_table(*table_rows(cells)), ""]
+        if lacking := unanswered(cells):
+            lines += [*lacking, ""]
+        for kind, header, rows in class_rows(cells):
+            lines += [f"### Per {kind}", "", *_markdown_table(header, rows), ""]
+    if published := published_rows(summary.cells):
+        lines += ["## Published values beside ours", "", *_markdown_table(*published), ""]
+    lines += results.skipped
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _conditions(config: CompareConfig) -> list[str]:
+def flag_lines(summary: Summary) -> list[str]:
+    """Return one line per flag of any cell."""
+    return [f"{' / '.join(cell.labels)}: {flag}" for cell in summary.cells for flag in cell.flags]
+
+
+def missing_lines(results: Results) -> list[str]:
+    """Return one line per cell with runs that are not finished."""
+    seeds: dict[tuple[str, ...], list[str]] = {}
+    for labels, seed in results.missing:
+        seeds.setdefault(labels, []).append(str(seed))
+    return [
+        f"{' / '.join(labels)}: no result of seed{'s' * (len(s) > 1)} {', '.join(s)}" for labels, s in seeds.items()
+    ]
+
+
+def conditions(config: CompareConfig) -> list[str]:
     """Return what the numbers depend on besides the cells, one sentence each."""
     lines = []
     if config.warmup_s:
@@ -176,23 +204,17 @@ def _conditions(config: CompareConfig) -> list[str]:
     return lines
 
 
-def _class_tables(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a table per kind of class: rows for each pair and class, means over seeds."""
-    lines = []
+def class_rows(cells: Sequence[CellSummary]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Yield (kind, header, rows) per kind of class that there is: a row for each pair and class, means over seeds."""
     for kind in ("priority", "tenant"):
-        rows = [(cell, name, found) for cell in cells for name, found in cell.classes.items() if name[0] == kind]
-        columns = [column for column in CLASS_COLUMNS if any(found[column[1]][0] is not None for *_, found in rows)]
-        header = ["routing", "eviction", kind, *(heading for heading, *_ in columns)]
-        table = [
-            [
-                *cell.labels[2:],
-                str(name[1]),
-                *(_number(found[metric][0], by, style) for _, metric, by, style in columns),
-            ]
-            for cell, name, found in rows
-        ]
-        lines += [f"### Per {kind}", "", *_markdown_table(header, table), ""] if rows else []
-    return lines
+        found = [(cell, name, values) for cell in cells for name, values in cell.classes.items() if name[0] == kind]
+        columns = [column for column in CLASS_COLUMNS if any(values[column[1]][0] is not None for *_, values in found)]
+        rows = []
+        for cell, name, values in found:
+            numbers = (_number(values[metric][0], by, style) for _, metric, by, style in columns)
+            rows.append([*cell.labels[2:], str(name[1]), *numbers])
+        if rows:
+            yield kind, ["routing", "eviction", kind, *(heading for heading, *_ in columns)], rows
 
 
 def text_tables(summary: Summary) -> str:
@@ -200,19 +222,20 @@ def text_tables(summary: Summary) -> str:
     lines = []
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
         cells = list(group)
-        header, rows = _rows(cells, short=True)
+        header, rows = table_rows(cells, short=True)
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         lines += ["", f"{workload} on {cluster}"]
         for row in (header, *rows):
             pairs = zip(row, widths, strict=True)
             lines.append("  ".join(text.ljust(width) for text, width in pairs).rstrip())
-        lines += _unanswered(cells)
+        lines += unanswered(cells)
     seeds = len(summary.cells[0].seeds)
     lines += ["", f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"]
+    lines += [f"flag: {line}" for line in flag_lines(summary)]
     return "\n".join(lines)
 
 
-def _unanswered(cells: Sequence[CellSummary]) -> list[str]:
+def unanswered(cells: Sequence[CellSummary]) -> list[str]:
     """Return a sentence on each cell of which no request was answered: its columns are empty for that reason."""
     return [
         f"{' + '.join(cell.labels[2:])}: no request was answered ({cell.mean('rejected'):.0f} rejected because they "
@@ -222,7 +245,7 @@ def _unanswered(cells: Sequence[CellSummary]) -> list[str]:
     ]
 
 
-def _rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:
+def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return header and rows; `short` leaves out what a terminal has no room for."""
     columns = [column for column in COLUMNS if not (short and column[1] in _LONG_ONLY)]
     columns = [column for column in columns if any(cell.mean(column[1]) is not None for cell in cells)]
@@ -255,16 +278,17 @@ def _number(value: float | None, factor: float, style: str) -> str:
     return "-" if value is None else format(value * factor, style)
 
 
-def _published(cells: Sequence[CellSummary]) -> list[str]:
+def published_rows(cells: Sequence[CellSummary]) -> tuple[list[str], list[list[str]]] | None:
+    """Return header and rows of published values beside ours; None where nothing was published."""
     metrics = [metric for metric in METRICS if any(metric in cell.published for cell in cells)]
     if not metrics:
-        return []
+        return None
     header = ["routing", "eviction", *(f"{metric} {whose}" for metric in metrics for whose in ("published", "ours"))]
     rows = []
     for cell in cells:
         pairs = [(cell.published.get(metric), cell.mean(metric)) for metric in metrics]
         rows.append([*cell.labels[2:], *(_number(value, 1.0, ".4g") for pair in pairs for value in pair)])
-    return ["## Published values beside ours", "", *_markdown_table(header, rows), ""]
+    return header, rows
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

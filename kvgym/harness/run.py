@@ -15,6 +15,7 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
 from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import Cell
+from kvgym.harness.samples import LoadSampler, Samples
 from kvgym.tables import table
 from kvgym.types import Decision
 from kvgym.workloads.base import Workload, WorkloadSource
@@ -26,6 +27,7 @@ class RunResult:
 
     Attributes:
         records: RECORD rows in order of completion, shape (requests,).
+        samples: load of the workers over the run.
         totals: the backend's `stats()`.
         notes: the workload's facts (source, what was dropped).
         decisions: number of routing decisions.
@@ -34,34 +36,50 @@ class RunResult:
     """
 
     records: np.ndarray
+    samples: Samples
     totals: dict[str, Any]
     notes: dict[str, Any]
     decisions: int
     wall_s: float
     decision_s: float
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is kept of the run beside its records and samples, as plain data."""
+        timing = {"wall_s": self.wall_s, "decision_s": self.decision_s, "decisions": self.decisions}
+        return {"totals": self.totals, "notes": self.notes, "timing": timing}
+
 
 Watcher = Callable[[Backend, Decision, int], None]
 """Called after each route with the backend, what was decided and for which worker."""
 
 
-def run(cell: Cell, seed: int, watcher: Watcher | None = None) -> RunResult:
-    """Run `cell` with `seed`; a `watcher` may look on.
+def run(cell: Cell, seed: int, watcher: Watcher | None = None, controller: Any = None) -> RunResult:
+    """Run `cell` with `seed`.
 
     The seed alone determines workload, arrivals and engine, so every controller of a comparison meets the same
     episode. RECORD.predicted_s is what the controller's `predicted_s` said at its choice (see `controllers.base`).
+
+    Args:
+        cell: what to run.
+        seed: of the episode.
+        watcher: may look on.
+        controller: routes in place of a new one made by the cell's name.
     """
     workload = _generate(_Key(cell.source), seed, cell.fleet.page_size)
-    controller = make_controller(cell)
+    controller = make_controller(cell) if controller is None else controller
     backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed)
     clock, charged = time.perf_counter, DecisionClock(cell.charge_decision_time)
     predicted_s = np.full(len(workload.requests), -1.0)
     controller.reset(backend.spec, seed)
+    sampler = LoadSampler(cell.fleet.workers)
     decisions, decision_s, start_s = 0, 0.0, clock()
     while (decision := backend.run_to_decision()) is not None:
         finished = backend.completions()
         if len(finished):
             controller.observe(finished)
+        if decisions % sampler.stride == 0:
+            sampler.add(decision.time_s, backend.load())
         before_s = clock()
         worker = controller.act(decision)
         took_s = clock() - before_s
@@ -72,9 +90,10 @@ def run(cell: Cell, seed: int, watcher: Watcher | None = None) -> RunResult:
         if watcher is not None:
             watcher(backend, decision, worker)
     wall_s = clock() - start_s
+    samples = sampler.finish(backend.progress().time_s, backend.load())
     records = backend.records()
     records["predicted_s"] = predicted_s[records["request"]]
-    return RunResult(records, backend.stats(), workload.notes, decisions, wall_s, decision_s)
+    return RunResult(records, samples, backend.stats(), workload.notes, decisions, wall_s, decision_s)
 
 
 def make_controller(cell: Cell) -> Any:

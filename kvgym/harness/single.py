@@ -13,6 +13,7 @@ from kvgym.harness.charge import check_charge
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import RunResult, run
 from kvgym.harness.stats import check_warmup, summarize
+from kvgym.harness.trace import write_trace
 from kvgym.records import check_target, write_records
 from kvgym.slo import SLO
 from kvgym.tables import table
@@ -42,6 +43,7 @@ def run_single(
     seed: int,
     overrides: Iterable[str],
     records: Path | None = None,
+    trace: Path | None = None,
 ) -> dict[str, Any]:
     """Return names, seed, metrics and timing of one run.
 
@@ -54,17 +56,21 @@ def run_single(
         overrides: settings of ``workload.*``, ``cluster.*``, ``options.*`` (of the controller), ``slo.*``, ``warmup_s``
             and ``charge_decision_time`` (as in a comparison).
         records: Parquet file for the request records; none: not written.
+        trace: JSON file in Chrome's trace event format; none: not written.
 
     Raises:
         KVGymError: a name, a setting or the file is not acceptable.
     """
     settings = _settings(workload, cluster, overrides)
     cell = _cell(settings, workload, cluster, routing, eviction)
-    if records is not None:
-        check_target(records)
+    for path in (records, trace):
+        if path is not None:
+            check_target(path)
     result = run(cell, seed)
     if records is not None:
         write_records(records, result.records)
+    if trace is not None:
+        write_trace(trace, result.records, result.samples)
     return outcome(cell, seed, result, settings.warmup_s, settings.slo)
 
 

@@ -175,8 +175,11 @@ def paired_ratio(
     """Return the geometric mean of ``values / baseline`` over paired seeds and its 95 % interval.
 
     Under 10 seeds the interval is a paired t-interval on log ratios, from 10 on a percentile bootstrap that resamples
-    seeds (not requests). One seed gives no interval; a value that is missing or not positive gives no ratio.
+    seeds (not requests). One seed gives no interval; a value that is missing or not positive gives no ratio, and so do
+    no seeds.
     """
+    if not values:
+        return None, None, None
     logs = []
     for value, base in zip(values, baseline, strict=True):
         if value is None or base is None or value <= 0 or base <= 0:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
+
+from kvgym.errors import ResultsError
 from kvgym.harness.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
-from kvgym.harness.grid import Cell
+from kvgym.harness.flags import Concentration, concentration, concentration_flags, saturation_flags
+from kvgym.harness.grid import StoredCell
 from kvgym.harness.stats import METRICS, RATIO_METRICS, measured, paired_ratio, spread, summarize
-from kvgym.harness.store import Store
 from kvgym.slo import SLO
 
 Triple = tuple[float | None, float | None, float | None]
@@ -29,6 +32,7 @@ class CellSummary:
         timing: wall-clock facts of each seed; never part of the simulated results.
         notes: facts about the workload of the first seed.
         classes: priority class or tenant -> metric of `CLASS_METRICS` -> (mean, minimum, maximum) over seeds.
+        flags: what about this cell needs a second look.
     """
 
     labels: tuple[str, str, str, str]
@@ -40,6 +44,7 @@ class CellSummary:
     timing: list[dict[str, float]]
     notes: dict[str, Any]
     classes: dict[Class, dict[str, Triple]]
+    flags: list[str]
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of `metric` over seeds."""
@@ -61,47 +66,89 @@ class Summary:
     baseline: tuple[str, str]
 
 
+class Runs(Protocol):
+    """Finished runs, in a folder (`Store`) or in memory."""
+
+    def has(self, cell: StoredCell, seed: int) -> bool:
+        """Return whether the run is finished."""
+        ...
+
+    def load(self, cell: StoredCell, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return its records and its facts: maps ``totals``, ``notes`` and ``timing``."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run, read back and summarised."""
+
+    metrics: dict[str, float | None]
+    classes: ClassMetrics
+    concentration: Concentration
+    facts: dict[str, Any]
+
+
 def summarize_grid(
-    cells: Sequence[Cell],
+    cells: Sequence[StoredCell],
     seeds: tuple[int, ...],
     baseline: tuple[str, str],
-    store: Store,
+    runs: Runs,
     warmup_s: float,
     slo: SLO | None = None,
 ) -> Summary:
-    """Read the finished runs of `cells` back from `store` and summarise them; `warmup_s` and `slo` as for `summarize`.
+    """Read the finished `runs` of `cells` back and summarise them; `warmup_s` and `slo` as for `summarize`.
+
+    Runs that are not there are left out, and so is a cell without any; ratios pair the seeds that both cells have.
 
     Raises:
         ResultsError: a file is damaged or belongs to another run.
     """
-    per_seed: dict[tuple[str, ...], list[dict[str, float | None]]] = {}
-    facts: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    classes: dict[tuple[str, ...], list[ClassMetrics]] = {}
-    for cell in cells:
-        per_seed[cell.labels], facts[cell.labels], classes[cell.labels] = [], [], []
-        for seed in seeds:
-            records, fact = store.load(cell, seed)
-            per_seed[cell.labels].append(summarize(records, fact["totals"], warmup_s, slo))
-            facts[cell.labels].append(fact)
-            classes[cell.labels].append(class_metrics(measured(records, warmup_s), slo))
+    found = {cell.labels: _read(cell, seeds, runs, warmup_s, slo) for cell in cells}
     result = []
     for cell in cells:
-        own = per_seed[cell.labels]
-        base = per_seed[(cell.workload, cell.cluster, *baseline)]
-        result.append(
-            CellSummary(
-                labels=cell.labels,
-                seeds=seeds,
-                per_seed=own,
-                metrics={metric: spread([row[metric] for row in own]) for metric in METRICS},
-                ratios={m: paired_ratio([row[m] for row in own], [row[m] for row in base]) for m in RATIO_METRICS},
-                published=cell.published,
-                timing=[fact["timing"] for fact in facts[cell.labels]],
-                notes=facts[cell.labels][0]["notes"],
-                classes=_class_spreads(classes[cell.labels]),
-            )
-        )
+        own = found[cell.labels]
+        base = found.get((*cell.labels[:2], *baseline), {})
+        if own:
+            result.append(_summarize_cell(cell, own, base))
     return Summary(result, baseline)
+
+
+def _summarize_cell(cell: StoredCell, own: dict[int, _Run], base: dict[int, _Run]) -> CellSummary:
+    runs = list(own.values())
+    rows = [run.metrics for run in runs]
+    paired = [(own[seed].metrics, base[seed].metrics) for seed in own if seed in base]
+    flags = concentration_flags({seed: run.concentration for seed, run in own.items()}, cell.concentrates)
+    return CellSummary(
+        labels=cell.labels,
+        seeds=tuple(own),
+        per_seed=rows,
+        metrics={metric: spread([row[metric] for row in rows]) for metric in METRICS},
+        ratios={m: paired_ratio([a[m] for a, _ in paired], [b[m] for _, b in paired]) for m in RATIO_METRICS},
+        published=cell.published,
+        timing=[run.facts["timing"] for run in runs],
+        notes=runs[0].facts["notes"],
+        classes=_class_spreads([run.classes for run in runs]),
+        flags=[*flags, *saturation_flags({seed: run.metrics["saturated"] for seed, run in own.items()})],
+    )
+
+
+def _read(cell: StoredCell, seeds: tuple[int, ...], runs: Runs, warmup_s: float, slo: SLO | None) -> dict[int, _Run]:
+    """Return seed -> run of `cell` for the finished ones."""
+    found = {}
+    for seed in seeds:
+        if not runs.has(cell, seed):
+            continue
+        records, facts = runs.load(cell, seed)
+        try:
+            metrics = summarize(records, facts["totals"], warmup_s, slo)
+            sent = concentration(records, facts["totals"])
+        except (KeyError, TypeError, ValueError) as error:
+            name = f"{' / '.join(cell.labels)} seed {seed}"
+            raise ResultsError(
+                f"the totals of {name} are damaged ({error!r}); delete its .json to run it again"
+            ) from error
+        found[seed] = _Run(metrics, class_metrics(measured(records, warmup_s), slo), sent, facts)
+    return found
 
 
 def _class_spreads(seeds: Sequence[ClassMetrics]) -> dict[Class, dict[str, Triple]]:

@@ -55,8 +55,10 @@ def test_compare__writes_every_file(tmp_path):
     done = compare(GRID, tmp_path / "out", jobs=1)
     assert done.folder == tmp_path / "out"
     top = {path.name for path in done.folder.iterdir()}
-    assert top == {"manifest.json", "records", "report.md", "summary.csv", "summary.json", "timing.csv"}
-    assert len(list((done.folder / "records").glob("*.parquet"))) == 8
+    tables = {"manifest.json", "report.html", "report.md", "summary.csv", "summary.json", "timing.csv"}
+    assert top == {".lock", "records", "samples", *tables}
+    for part in ("records", "samples"):
+        assert len(list((done.folder / part).glob("*.parquet"))) == 8
     rows = list(csv.DictReader((done.folder / "summary.csv").read_text().splitlines()))
     assert (rows[0]["routing"], rows[0]["eviction"], rows[0]["seeds"]) == ("round_robin", "lru", "2")
     assert float(rows[0]["completed"]) == 32
@@ -64,7 +66,7 @@ def test_compare__writes_every_file(tmp_path):
     assert float(rows[0]["p50_latency_s_ratio"]) == 1.0
     manifest = json.loads((done.folder / "manifest.json").read_text())
     assert manifest["config"]["workloads"][0]["use"] == GSP
-    assert manifest["cells"][0]["workload"]["rate_rps"] == 12.0
+    assert manifest["cells"][0]["plain"]["workload"]["rate_rps"] == 12.0
     assert manifest["versions"]["numpy"] == np.__version__
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from kvgym.config import preset_folder, preset_names, to_plain
@@ -35,7 +33,7 @@ def test_expand__cells_options_and_names():
 def test_expand__charged_decisions_are_part_of_what_a_cell_is():
     free, charged = (expand(load_compare({**BASE, **change}))[0][0] for change in ({}, {"charge_decision_time": 0.002}))
     assert (free.charge_decision_time, charged.charge_decision_time) == (0.0, 0.002)
-    assert free.file_stem(0) != charged.file_stem(0)
+    assert free.plain != charged.plain
     assert load_compare(BASE).deterministic
     assert not load_compare({**BASE, "charge_decision_time": "measured"}).deterministic
 
@@ -132,13 +130,6 @@ def test_baseline__first_pair_or_the_named_one():
     absent = load_compare({**BASE, "baseline": {"routing": "lbgr_release", "eviction": "lru"}})
     with pytest.raises(ConfigError, match=r"baseline lbgr_release \+ lru is not in the grid"):
         baseline_labels(absent)
-
-
-def test_file_stem__tells_runs_apart_and_is_a_safe_name():
-    cells, _ = expand(load_compare({**BASE, "workloads": [{**GSP, "name": "a/b: c"}]}))
-    stems = {cell.file_stem(seed) for cell in cells for seed in (0, 1)}
-    assert len(stems) == 4
-    assert all(re.fullmatch(r"[\w.-]+", stem) for stem in stems)
 
 
 @pytest.mark.parametrize("name", preset_names("compare"))
