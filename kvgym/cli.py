@@ -61,7 +61,7 @@ def run(
     records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
     set_: Sets = None,
 ) -> None:
-    """Run one cell with one seed; --set reaches workload.*, cluster.*, options.*, slo.*, ...; the last line is JSON."""
+    """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, options.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
     _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records))

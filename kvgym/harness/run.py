@@ -15,6 +15,7 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
 from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import Cell
+from kvgym.harness.routers import make_routers
 from kvgym.tables import table
 from kvgym.types import Decision
 from kvgym.workloads.base import Workload, WorkloadSource
@@ -52,8 +53,8 @@ def run(cell: Cell, seed: int, watcher: Watcher | None = None) -> RunResult:
     episode. RECORD.predicted_s is what the controller's `predicted_s` said at its choice (see `controllers.base`).
     """
     workload = _generate(_Key(cell.source), seed, cell.fleet.page_size)
-    controller = make_controller(cell)
-    backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed)
+    controller = make_routers(lambda: make_controller(cell), cell.signals.routers)
+    backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed, cell.signals)
     clock, charged = time.perf_counter, DecisionClock(cell.charge_decision_time)
     predicted_s = np.full(len(workload.requests), -1.0)
     controller.reset(backend.spec, seed)
