@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import math
 from collections.abc import Mapping
@@ -88,11 +87,12 @@ def resolve_signals(given: Mapping[str, Any] | SignalsConfig | None, observabili
     Raises:
         ConfigError: an unknown field, a value outside its range, or two different observabilities.
     """
-    signals = given if isinstance(given, SignalsConfig) else build(SignalsConfig, given or {}, "signals")
-    if observability == "router":
-        return signals
-    if isinstance(given, Mapping) and given.get("observability", observability) != observability:
-        raise ConfigError(
-            f"observability is {observability!r} and signals.observability {signals.observability!r}; give one"
-        )
-    return dataclasses.replace(signals, observability=observability)
+    if isinstance(given, SignalsConfig):
+        return given
+    data = {} if given is None else given
+    if not isinstance(data, Mapping) or observability == "router":
+        return build(SignalsConfig, data, "signals")
+    inside = data.get("observability", observability)
+    if inside != observability:
+        raise ConfigError(f"observability is {observability!r} and signals.observability {inside!r}; give one")
+    return build(SignalsConfig, {**data, "observability": observability}, "signals")

@@ -101,7 +101,8 @@ class PrefixIndex:
 
         Tags of deeper nodes stay: they may be removed later, or never if that was not told.
         """
-        entry_index.remove(self._tags, self._sync(), worker, node, first, last)
+        nodes = self._sync()
+        entry_index.remove(self._tags, nodes, worker, node, first, last)
 
     def match_tokens(self, node: int) -> np.ndarray:
         """Return each worker's longest tagged prefix of the path to `node` in tokens, int64 (workers,)."""
@@ -113,13 +114,14 @@ class PrefixIndex:
 
     def match_unbroken(self, node: int) -> np.ndarray:
         """Return the tokens of the path to `node` that each worker holds before the first hole, int64 (workers,)."""
-        out = np.empty(self.workers, np.int64)
-        entry_index.match_unbroken(self._tags, self._sync(), node, out)
+        nodes, out = self._sync(), np.empty(self.workers, np.int64)
+        entry_index.match_unbroken(self._tags, nodes, node, out)
         return out
 
     def matched(self, node: int) -> int:
         """Return the deepest node on the path to `node` that any worker has a tag on (0: none)."""
-        return int(entry_index.deepest(self._tags, self._sync(), node))
+        nodes = self._sync()
+        return int(entry_index.deepest(self._tags, nodes, node))
 
     def tagged(self, node: int) -> np.ndarray:
         """Return which workers have a tag on `node`, bool (workers,); nobody has one on the root."""
@@ -164,12 +166,12 @@ class PrefixIndex:
 
     def forget(self, worker: int, max_tokens: int) -> None:
         """Remove the least recently used tags of `worker` until it has at most `max_tokens` tokens."""
-        entry_index.forget(self._tags, self._sync(), worker, TOKENS, max_tokens)
+        nodes = self._sync()
+        entry_index.forget(self._tags, nodes, worker, TOKENS, max_tokens)
 
     def remove_worker(self, worker: int) -> None:
         """Remove all tags of `worker`."""
-        # The limit -1 is below any total, so that every tag goes, those without tokens too.
-        entry_index.forget(self._tags, self._sync(), worker, TOKENS, -1)
+        self.forget(worker, -1)  # below any total, so that every tag goes
 
     def on_split(self, upper: int, lower: int) -> None:
         """Give the new node `upper` the tags of `lower`, the old id of the split node, which lies below it now.
@@ -182,12 +184,15 @@ class PrefixIndex:
             self._grow(self.workers)
 
     def _match(self, node: int, unit: int) -> np.ndarray:
-        out = np.empty(self.workers, np.int64)
-        entry_index.match(self._tags, self._sync(), node, unit, out)
+        nodes, out = self._sync(), np.empty(self.workers, np.int64)
+        entry_index.match(self._tags, nodes, node, unit, out)
         return out
 
     def _sync(self) -> np.ndarray:
-        """Follow the growth and the splits of the forest; return its nodes in the form that compiled code takes."""
+        """Follow the growth and the splits of the forest; return its nodes in the form that compiled code takes.
+
+        It may replace `_tags`, so it comes first in every method.
+        """
         nodes = self.forest.nodes
         if len(nodes) > len(self._tags.holders):
             self._cover(len(nodes))

@@ -257,7 +257,7 @@ def forget(t: Tags, nodes: np.ndarray, worker: int, unit: int, limit: int) -> No
 
 @njit()
 def remove(t: Tags, nodes: np.ndarray, worker: int, node: int, first: int, last: int) -> None:
-    """Remove tokens `first` .. `last` - 1 of the path of `node`: whole tags and the end of one; absent ones are skipped.
+    """Remove tokens `first` .. `last` - 1 of the path of `node`: whole tags and the end of one; absent ones stay so.
 
     Tags below `last` stay, even if this leaves a hole before them.
     """

@@ -12,6 +12,7 @@ from kvgym.backends.knowledge import CacheKnowledge, routers_of
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import ClusterConfig
 from kvgym.signals import SignalsConfig
+from kvgym.sim.state import KV_EVENT, STORED
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.forest import Forest
@@ -48,7 +49,7 @@ def test_events__without_delay_and_loss_tell_what_the_caches_hold(eviction: str,
     workload = sessions(page_size)
     exact = decisions(workload, eviction, SignalsConfig("exact"), page_size)
     assert decisions(workload, eviction, SignalsConfig("events"), page_size) == exact
-    assert len({tuple(hits) for hits in exact}) > 30
+    assert len({tuple(hits) for hits in exact}) > 20
 
 
 def test_events__late_ones_tell_the_past() -> None:
@@ -76,20 +77,25 @@ def test_events__losses_depend_on_the_seed_alone() -> None:
 
 
 def test_index_tokens__bound_what_a_router_remembers() -> None:
-    """Twenty documents of 100 tokens twice: the second round is remembered as far as the index reaches."""
-    rows = tuple({"path": [[i % 20, 100]], "arrival_s": float(i)} for i in range(40))
-    workload, fleet = Fixed(rows).generate(0), ClusterConfig(workers=1, capacity_tokens=1000)
-    remembered = {}
-    for tokens in (None, 300, 2000):
-        backend = SimulatedBackend(workload, fleet, "lru", 1, SignalsConfig(index_tokens=tokens))
-        hits = 0
+    """Eight documents of 100 tokens in turn: an LRU index of fewer than 800 has forgotten each when it comes again."""
+    rows = tuple({"path": [[i % 8, 100]], "arrival_s": float(i)} for i in range(40))
+    workload = Fixed(rows).generate(0)
+
+    def remembered(capacity: int, tokens: int | None) -> int:
+        fleet = ClusterConfig(workers=1, capacity_tokens=capacity)
+        backend, hits = SimulatedBackend(workload, fleet, "lru", 1, SignalsConfig(index_tokens=tokens)), 0
         while (decision := backend.run_to_decision()) is not None:
             assert decision.hit_tokens is not None
             hits += int(decision.hit_tokens[0] > 0)
             backend.apply(0)
-        remembered[tokens] = hits
-    # round robin over more documents than fit: an LRU index has forgotten each when it comes again
-    assert remembered == {None: 0, 300: 0, 2000: 20}
+        return hits
+
+    assert [remembered(1000, None), remembered(1000, 300), remembered(700, None), remembered(700, 900)] == [
+        32,
+        0,
+        0,
+        32,
+    ]
 
 
 @pytest.mark.parametrize("observability", ["router", "events"])
@@ -97,9 +103,7 @@ def test_restart__empties_the_index_of_that_worker(observability: str) -> None:
     forest = Forest()
     node = forest.insert([1, 2, 3])
     known = CacheKnowledge(SignalsConfig(observability, routers=2), forest, (100, 100), seed=0)
-    from kvgym.sim.state import KV_EVENT
-
-    events = np.array([(0.0, w, 0, 0, node, 0, 3) for w in (0, 1)], KV_EVENT)
+    events = np.array([(0.0, w, 0, STORED, node, 0, 3) for w in (0, 1)], KV_EVENT)
     known.hear(events, 0.0)
     for worker in (0, 1):
         known.sent(1, worker, node, 0.0)
