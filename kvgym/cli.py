@@ -42,7 +42,7 @@ def main() -> None:
 def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
 ) -> None:
-    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, cluster fields."""
+    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, cluster and signals fields."""
     from kvgym.harness.catalogue import catalogue
 
     for title, rows in catalogue(family).items():

@@ -15,7 +15,7 @@ OBSERVABILITY = ("router", "events", "exact")
 """What `Decision.hit_tokens` is made from: the router's own memory, KV events, or the workers' real caches."""
 ROUTER_BY = ("session", "request")
 SHORTEST_SCRAPE_S = 0.001
-MOST_SCRAPES, MOST_ROUTERS = 100_000, 1_000
+MOST_SCRAPES, MOST_ROUTERS = 10_000, 1_000
 """Limits of scrapes on their way at one time, and of routers: each is memory of its own."""
 
 

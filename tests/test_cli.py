@@ -19,7 +19,17 @@ seeds: 1
 def test_list__names_with_the_first_line_of_their_module(kvgym):
     code, out, _ = kvgym("list")
     assert code == 0
-    for title in ("workloads", "routing", "eviction", "costs", "clusters", "compare", "envs", "cluster fields"):
+    for title in (
+        "workloads",
+        "routing",
+        "eviction",
+        "costs",
+        "clusters",
+        "compare",
+        "envs",
+        "cluster fields",
+        "signals fields",
+    ):
         assert f"\n{title}\n" in f"\n{out}"
     lines = [line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  ")]
     assert all(len(line) == 2 for line in lines), "every entry has a sentence"

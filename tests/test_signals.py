@@ -20,7 +20,7 @@ from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig, resolve_signals
         ({"scrape_s": -1.0}, "scrape_s must be a finite number >= 0, got -1.0"),
         ({"scrape_s": 1e-6}, "scrape_s must be 0 (always fresh) or at least 0.001, got 1e-06"),
         ({"scrape_delay_s": 1.0}, "scrape_delay_s and scrape_loss need scrapes; set scrape_s to their period"),
-        ({"scrape_s": 0.001, "scrape_delay_s": 101.0}, "scrape_delay_s must be at most 100,000 periods"),
+        ({"scrape_s": 0.001, "scrape_delay_s": 10.1}, "scrape_delay_s must be at most 10,000 periods"),
         ({"scrape_s": 1.0, "scrape_loss": 1.5}, "scrape_loss must be a probability from 0 to 1, got 1.5"),
         ({"event_loss": 0.1}, "event_delay_s and event_loss need observability: events, got router"),
         ({"index_tokens": 0}, "index_tokens must be at least 1, or none for the KV capacity, got 0"),
