@@ -89,6 +89,7 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
         (("run", "--set", "charge_decision_time=-1"), "charge_decision_time must be 'measured' or seconds from 0"),
         (("run", "--set", "warmup_s=-1"), "warmup_s must not be negative"),
         (("run", "--set", "seed=1"), "unknown key 'seed' in settings; allowed: workload, cluster, options"),
+        (("run", "--set", "signals.scrape=5"), "unknown key 'scrape' in settings.signals; did you mean 'scrape_s'?"),
         (("run", "--set", "options.x=1"), "routing controller 'lbgr_release' does not take {'x': 1}"),
         (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
         (

@@ -19,7 +19,12 @@ class Routers:
 
     Args:
         controllers: one per router.
+
+    Attributes:
+        predicted_s: what the router that chose last expects (see `controllers.base`), seconds; -1: it does not say.
     """
+
+    predicted_s: float = -1.0
 
     def __init__(self, controllers: list[Any]) -> None:
         self.controllers = controllers
@@ -33,7 +38,10 @@ class Routers:
     def act(self, decision: Decision) -> int:
         """Return the choice of the router that got the request."""
         self._router_of[decision.request] = decision.router
-        return self.controllers[decision.router].act(decision)
+        controller = self.controllers[decision.router]
+        worker = controller.act(decision)
+        self.predicted_s = getattr(controller, "predicted_s", -1.0)
+        return worker
 
     def observe(self, records: np.ndarray) -> None:
         """Show each router its own completions."""

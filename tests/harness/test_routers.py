@@ -70,6 +70,7 @@ def test_every_controller__works_without_metrics_and_among_others(name):
     records = run(cell(name, SignalsConfig("events", metrics=False, event_delay_s=0.5, routers=2)), seed=0).records
     assert (records["status"] == DONE).all() and len(records) == 96
     assert len(set(records["worker"])) > 1
+    assert (records["predicted_s"] >= 0).all() == (name == "lbgr")
 
 
 def test_lbgr__needs_no_metrics():
