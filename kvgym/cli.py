@@ -42,7 +42,7 @@ def main() -> None:
 def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
 ) -> None:
-    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, cluster and signals fields."""
+    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, fields."""
     from kvgym.harness.catalogue import catalogue
 
     for title, rows in catalogue(family).items():
@@ -61,7 +61,7 @@ def run(
     records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
     set_: Sets = None,
 ) -> None:
-    """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, options.*, ...; the last line is JSON."""
+    """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
     _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records))
