@@ -11,6 +11,7 @@ from controllers.eviction import EVICTION
 from kvgym.backends.knowledge import CacheKnowledge, routers_of
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import ClusterConfig
+from kvgym.schedule import FleetEvent
 from kvgym.signals import SignalsConfig
 from kvgym.sim.state import KV_EVENT, STORED
 from kvgym.workloads.base import Workload
@@ -30,15 +31,19 @@ def sessions(page_size: int) -> Workload:
     return Fixed(tuple(rows)).generate(0, page_size)
 
 
-def decisions(workload: Workload, eviction: str, signals: SignalsConfig, page_size: int = 1) -> list[list[int]]:
-    """Return `hit_tokens` of all decisions, spread over the three workers."""
-    fleet = ClusterConfig(workers=3, capacity_tokens=(480, 640, 960), page_size=page_size, chunk_tokens=64)
+def decisions(
+    workload: Workload, eviction: str, signals: SignalsConfig, page_size: int = 1, **fleet_fields: Any
+) -> list[list[int]]:
+    """Return `hit_tokens` of all decisions, spread over the three workers, or those of them that are up."""
+    sizes = {"workers": 3, "capacity_tokens": (480, 640, 960), "page_size": page_size, "chunk_tokens": 64}
+    fleet = ClusterConfig(**{**sizes, **fleet_fields})
     backend = SimulatedBackend(workload, fleet, eviction, 1, signals)
     seen = []
     while (decision := backend.run_to_decision()) is not None:
         assert decision.hit_tokens is not None
         seen.append(decision.hit_tokens.tolist())
-        backend.apply(decision.request * 5 // 2 % 3)
+        worker = decision.request * 5 // 2 % 3
+        backend.apply(worker if decision.mask[worker] else int(np.argmax(decision.mask)))
     assert min(backend.stats()["evicted_tokens"]) > 0
     return seen
 
@@ -50,6 +55,34 @@ def test_events__without_delay_and_loss_tell_what_the_caches_hold(eviction: str,
     exact = decisions(workload, eviction, SignalsConfig("exact"), page_size)
     assert decisions(workload, eviction, SignalsConfig("events"), page_size) == exact
     assert len({tuple(hits) for hits in exact}) > 20
+
+
+FAILURES = (FleetEvent(4.0, 1, "fail"), FleetEvent(9.0, 1, "recover"), FleetEvent(13.0, 2, "fail"))
+
+
+@pytest.mark.parametrize("eviction", ["lru", "rlt"])
+def test_events__tell_what_the_caches_hold_when_workers_fail(eviction: str) -> None:
+    faults = {"schedule": FAILURES, "detect_s": 1.0, "retries": 3}
+    exact = decisions(sessions(1), eviction, SignalsConfig("exact"), **faults)
+    assert decisions(sessions(1), eviction, SignalsConfig("events"), **faults) == exact
+    assert decisions(sessions(1), eviction, SignalsConfig("exact")) != exact
+
+
+def test_events__of_a_former_life_do_not_come_back_late() -> None:
+    """Worker 0 dies after one prompt and is back at once, empty; what it had stored is heard of two seconds later."""
+    rows = tuple({"path": [["a", 10]], "arrival_s": time_s} for time_s in (0.0, 3.0, 4.0, 6.0))
+    schedule = (FleetEvent(3.5, 0, "fail"), FleetEvent(3.6, 0, "recover"))
+    fleet = ClusterConfig(workers=2, capacity_tokens=1000, schedule=schedule, retries=0)
+    seen = []
+    for delay_s in (0.0, 3.0):
+        signals = SignalsConfig("events", event_delay_s=delay_s)
+        backend, hits = SimulatedBackend(Fixed(rows).generate(0), fleet, "lru", 1, signals), []
+        while (decision := backend.run_to_decision()) is not None:
+            assert decision.hit_tokens is not None
+            hits.append(int(decision.hit_tokens[0]))
+            backend.apply(int(decision.request > 0))
+        seen.append(hits)
+    assert seen == [[0, 9, 0, 0], [0, 0, 0, 0]]
 
 
 def test_events__late_ones_tell_the_past() -> None:

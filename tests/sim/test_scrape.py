@@ -5,6 +5,7 @@ import pytest
 
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import ClusterConfig
+from kvgym.schedule import FleetEvent
 from kvgym.signals import SignalsConfig
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
@@ -97,3 +98,22 @@ def test_metrics__absent_are_none(busy):
     decision = SimulatedBackend(busy, FLEET, "lru", 0, SignalsConfig(metrics=False, scrape_s=5.0)).run_to_decision()
     assert [getattr(decision, name) for name in NAMES] == [None] * 3
     assert decision.kv_capacity_tokens.tolist() == [900, 2000] and decision.inflight.tolist() == [0, 0]
+
+
+def test_scrapes__a_dead_worker_does_not_answer():
+    """Worker 0 has two requests when it dies at 3 s; routers see that until it is back and scraped again."""
+    cost = {"model": "linear", "p0_ms": 100.0, "d0_ms": 1000.0}
+    rows = [{"path": [[i, 10]], "output_tokens": 30} for i in range(2)]
+    rows += [{"path": [["p", 1]], "arrival_s": i + 0.5} for i in range(1, 9)]
+    schedule = (FleetEvent(3.0, 0, "fail"), FleetEvent(7.0, 0, "recover"))
+    fleet = ClusterConfig(
+        workers=2, capacity_tokens=1000, cost=cost, schedule=schedule, detect_s=1.0, retries=0, request_overhead_s=0.0
+    )
+    backend = SimulatedBackend(Fixed(tuple(rows)).generate(0), fleet, "lru", 0, SignalsConfig(scrape_s=1.0))
+    seen = []
+    while (decision := backend.run_to_decision()) is not None:
+        seen.append((int(decision.running[0]), bool(decision.mask[0])))
+        backend.apply(int(decision.request >= 2))
+    # decisions at 1.5, 2.5, ..., 8.5 s; noticed at 4 s, back at 7 s, scraped before that at 7 s and again at 8 s
+    up, down, back = (2, True), (2, False), [(2, True), (0, True)]
+    assert seen[2:] == [up, up, up, down, down, down, *back]
