@@ -42,7 +42,7 @@ def main() -> None:
 def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
 ) -> None:
-    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, cluster fields."""
+    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, fields."""
     from kvgym.harness.catalogue import catalogue
 
     for title, rows in catalogue(family).items():
@@ -62,7 +62,7 @@ def run(
     trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this JSON file.")] = None,
     set_: Sets = None,
 ) -> None:
-    """Run one cell with one seed; --set reaches workload.*, cluster.*, options.*, slo.*, ...; the last line is JSON."""
+    """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
     _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace))

@@ -5,6 +5,8 @@ whatever the number of workers, so a policy that treats them as a set carries ov
 
 Scaling: log(x, top) = ln(1 + x) / ln(1 + top), so that small counts stay apart and overload still fits. Everything is
 clipped to its bounds: a queue of more than `TOP_REQUESTS` requests or a length above `TOP_TOKENS` tokens reads 1.
+What a decision does not tell reads 0: `running`, `queued` and `kv_used` of workers without metrics, and `hit` where
+nobody knows; ``miss`` is the whole prompt then.
 """
 
 from __future__ import annotations
@@ -74,23 +76,24 @@ def observation_space(workers: int) -> spaces.Dict:
 def encode(decision: Decision) -> dict[str, np.ndarray]:
     """Return the observation of `decision`, new float32 arrays in `observation_space(workers)`.
 
-    Without `decision.hit_tokens` every worker counts as holding nothing of the prompt.
+    What is None in the decision counts as 0 at every worker.
     """
     workers = len(decision.mask)
     request = np.empty(len(REQUEST_FEATURES), np.float32)
     rows = np.empty((workers, len(WORKER_FEATURES)), np.float32)
-    hit = decision.hit_tokens
+    reported = decision.running, decision.queued, decision.kv_used_tokens, decision.hit_tokens
+    running, queued, used, hit = (np.zeros(workers, np.int64) if part is None else part for part in reported)
     _fill(
         decision.prompt_tokens,
         decision.max_new_tokens,
         decision.turn,
         decision.inflight,
         decision.inflight_tokens,
-        decision.running,
-        decision.queued,
-        decision.kv_used_tokens,
+        running,
+        queued,
+        used,
         decision.kv_capacity_tokens,
-        np.zeros(workers, np.int64) if hit is None else hit,
+        hit,
         request,
         rows,
     )

@@ -97,11 +97,17 @@ class FleetSpec:
 
 @dataclass(frozen=True)
 class Decision:
-    """One routing decision: what a router can see of the request and of each worker.
+    """One routing decision: what a router can see of the request and of each worker, true or not.
 
-    Arrays have shape (workers,). `hit_tokens` says how much of this prompt each worker holds, as far as the chosen
-    observability tells: by the router's own memory of what it sent where, which never forgets and does not see what
-    the engines evict (``router``), or what an admission would really find now (``exact``); None: nobody knows.
+    Arrays have shape (workers,). What is seen is set by `kvgym.signals.SignalsConfig`:
+
+    - `inflight` and `inflight_tokens` are this router's own counts, always live. With several routers they miss what
+      the others send.
+    - `running`, `queued` and `kv_used_tokens` are what the workers report, perhaps some seconds old (0 before the first
+      report); None: they report nothing.
+    - `hit_tokens` says how much of this prompt each worker holds, by this router's own memory of what it sent where,
+      which is bounded and does not see what the engines evict (``router``); by what the caches report, perhaps late
+      and with gaps (``events``); or what an admission would really find now (``exact``). None: nobody knows.
     """
 
     time_s: float
@@ -115,9 +121,9 @@ class Decision:
     priority: int
     inflight: np.ndarray  # requests sent and not yet answered (router's own count)
     inflight_tokens: np.ndarray  # their prompt tokens
-    running: np.ndarray  # requests in the engine's running batch
-    queued: np.ndarray  # requests waiting in the engine
-    kv_used_tokens: np.ndarray  # resident + private KV tokens
+    running: np.ndarray | None  # requests in the engine's running batch
+    queued: np.ndarray | None  # requests waiting in the engine
+    kv_used_tokens: np.ndarray | None  # resident + private KV tokens
     kv_capacity_tokens: np.ndarray
     mask: np.ndarray = field(repr=False)  # bool, True where a worker may be chosen
     tenant: int = 0

@@ -19,7 +19,17 @@ seeds: 1
 def test_list__names_with_the_first_line_of_their_module(kvgym):
     code, out, _ = kvgym("list")
     assert code == 0
-    for title in ("workloads", "routing", "eviction", "costs", "clusters", "compare", "envs", "cluster fields"):
+    for title in (
+        "workloads",
+        "routing",
+        "eviction",
+        "costs",
+        "clusters",
+        "compare",
+        "envs",
+        "cluster fields",
+        "signals fields",
+    ):
         assert f"\n{title}\n" in f"\n{out}"
     lines = [line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  ")]
     assert all(len(line) == 2 for line in lines), "every entry has a sentence"
@@ -79,6 +89,7 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
         (("run", "--set", "charge_decision_time=-1"), "charge_decision_time must be 'measured' or seconds from 0"),
         (("run", "--set", "warmup_s=-1"), "warmup_s must not be negative"),
         (("run", "--set", "seed=1"), "unknown key 'seed' in settings; allowed: workload, cluster, options"),
+        (("run", "--set", "signals.scrape=5"), "unknown key 'scrape' in settings.signals; did you mean 'scrape_s'?"),
         (("run", "--set", "options.x=1"), "routing controller 'lbgr_release' does not take {'x': 1}"),
         (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
         (

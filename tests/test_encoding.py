@@ -93,3 +93,10 @@ def test_feature_table__has_a_row_per_feature_with_unique_names():
     assert len(rows) == len(REQUEST) + len(WORKER) == len(REQUEST_FEATURES) + len(WORKER_FEATURES)
     assert rows[0].startswith("| request | 0 | prompt |")
     assert rows[-1].startswith(f"| workers | {len(WORKER_FEATURES) - 1} | miss |")
+
+
+def test_encode__what_is_not_reported_reads_0():
+    blind = encode(decision(running=None, queued=None, kv_used_tokens=None, inflight=np.array([3, 9])))
+    zero = encode(decision(inflight=np.array([3, 9])))
+    assert observation_space(2).contains(blind)
+    assert (blind["workers"] == zero["workers"]).all() and (blind["request"] == zero["request"]).all()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.sim.prefix_index import _WORKER_BITS, _WORKER_MASK, PrefixIndex, _remove
+from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.types import FleetSpec
 
 _SLACK = 8
-"""A worker's index is trimmed when it is an eighth over its capacity, since trimming sorts all tags of the worker."""
+"""A worker's index is trimmed when it is an eighth over its capacity; lbgr's constants were chosen with that."""
 
 
 class CacheModel(PrefixIndex):
@@ -31,18 +29,4 @@ class CacheModel(PrefixIndex):
         self.insert(worker, node, time_s)
         capacity = self._capacity[worker]
         if self.tokens[worker] > capacity + capacity // _SLACK:
-            self._trim(worker, int(self.tokens[worker]) - capacity)
-
-    def _trim(self, worker: int, excess: int) -> None:
-        """Remove the oldest tags of `worker`: `excess` tokens or a little more."""
-        # A parent is at least as recent as its children and ends before them: in this order each tag is a leaf.
-        nodes = self._sync()
-        slots = np.flatnonzero((self._keys >= 0) & (self._keys & _WORKER_MASK == worker))
-        keys, times = self._keys[slots], self._times[slots]
-        ids = keys >> _WORKER_BITS
-        ends = nodes["end"][ids]
-        order = np.lexsort((ids, -ends, times))
-        gone = np.cumsum((ends - nodes["start"][ids])[order])
-        victims = keys[order][: int(np.searchsorted(gone, excess)) + 1]
-        # -1 is below any total: every victim goes.
-        _remove(nodes, self._keys, self._times, self._holders, self._totals, self._used, victims, -1)
+            self.forget(worker, capacity)

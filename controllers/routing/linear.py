@@ -20,13 +20,15 @@ class Linear(RoutingController):
     - decode_blocks: blocks of all prompts in flight there and of this one, shared prefixes counted for each.
     - prefix: 1 - cached part of the prompt.
     - queue: requests waiting in the engine, scaled to 0..1 between the shortest and the longest queue (0 if all equal).
-    - kv_use: used part of the KV pool.
+      Where workers report no metrics: the router's own requests in flight.
+    - kv_use: used part of the KV pool; where workers report no metrics: prompt tokens in flight over its size.
 
     Cached tokens are `Decision.hit_tokens`, rounded down to whole blocks: the observability decides what is known;
     where it is None nothing counts as cached.
 
     Temperature 0: ties are drawn at random. Above 0: probabilities proportional to exp(-cost / (range * temperature)),
     range = largest - smallest cost, so a temperature means the same at any load; equal costs have equal chances.
+    With stale metrics a temperature also keeps requests of one moment from all choosing the same worker.
 
     Masked workers are left out of everything, of the ranges too.
 
@@ -103,14 +105,16 @@ class Linear(RoutingController):
         self.prefill_tokens[worker] -= tokens
 
     def _costs(self, decision: Decision, workers: np.ndarray, new: np.ndarray) -> np.ndarray:
-        queued = decision.queued[workers]
+        inflight_tokens = decision.inflight_tokens
+        queued = (decision.inflight if decision.queued is None else decision.queued)[workers]
+        used = (inflight_tokens if decision.kv_used_tokens is None else decision.kv_used_tokens)[workers]
         low, high = queued.min(), queued.max()
         terms = (
             (self.prefill_tokens[workers] + new) / self.block_tokens,
-            (decision.inflight_tokens[workers] + decision.prompt_tokens) / self.block_tokens,
+            (inflight_tokens[workers] + decision.prompt_tokens) / self.block_tokens,
             new / decision.prompt_tokens,
             (queued - low) / max(high - low, 1),
-            decision.kv_used_tokens[workers] / decision.kv_capacity_tokens[workers],
+            used / decision.kv_capacity_tokens[workers],
         )
         costs = np.zeros(len(workers))
         for weight, term in zip(self.weights, terms, strict=True):

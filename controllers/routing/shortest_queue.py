@@ -1,19 +1,38 @@
-"""Shortest queue: the worker with the fewest requests in flight."""
+"""Shortest queue: the worker with the fewest requests in flight, or waiting by its own report."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from controllers.base import RoutingController, least
+from kvgym.errors import ConfigError
 from kvgym.types import Decision
 
 
 class ShortestQueue(RoutingController):
-    """Fewest requests sent and not yet answered (the router's own count); masked workers are left out.
+    """The smallest count of requests wins; masked workers are left out.
+
+    `signal` says what is counted: ``inflight``, what this router has sent and has no answer to (never stale, blind to
+    other routers), or ``queued``, what the workers report as waiting (blind to what was sent since the report). Where
+    workers report nothing, requests in flight count in both cases.
 
     Source: the textbook rule (join the shortest queue), equal to SGLang's router when it finds the load imbalanced. No
     constants. Ties are drawn uniformly from the episode's controller stream, so an idle fleet is not filled from 0.
+
+    Args:
+        signal: ``inflight`` or ``queued``.
+
+    Raises:
+        ConfigError: `signal` is neither.
     """
+
+    def __init__(self, signal: Literal["inflight", "queued"] = "inflight") -> None:
+        if signal not in ("inflight", "queued"):
+            raise ConfigError(f"shortest_queue: signal must be 'inflight' or 'queued', got {signal!r}")
+        self.signal = signal
 
     def act(self, decision: Decision) -> int:
         """Return one of the least loaded allowed workers."""
-        workers = least(decision.inflight, decision.mask)
+        reported = decision.queued if self.signal == "queued" else None
+        workers = least(decision.inflight if reported is None else reported, decision.mask)
         return int(workers[self.rng.integers(len(workers))] if len(workers) > 1 else workers[0])

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
-
-OBSERVABILITY = ("router", "exact")
-"""What `Decision.hit_tokens` is made from: the router's own memory, or the workers' real caches."""
 
 
 class Progress(NamedTuple):
@@ -99,16 +94,3 @@ class Backend(Protocol):
     def fork(self) -> Backend:
         """Return an independent copy at the same point with the same random numbers (only if `forkable`)."""
         ...
-
-
-def check_observability(name: str) -> str:
-    """Return `name` if it is one of `OBSERVABILITY`.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if name not in OBSERVABILITY:
-        near = difflib.get_close_matches(str(name), OBSERVABILITY, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"observability must be one of {', '.join(OBSERVABILITY)}, got {name!r}{hint}")
-    return name

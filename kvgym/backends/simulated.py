@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from typing import Any
 
 import numpy as np
 
-from kvgym.backends.base import Load, Progress, Snapshot, check_observability
+from kvgym.backends.base import Load, Progress, Snapshot
+from kvgym.backends.knowledge import CacheKnowledge, routers_of
 from kvgym.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
+from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.sim.changes import fleet_changes
 from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.occupancy import prefixes_of, resident
-from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.sim.signals import HIT
 from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
@@ -27,9 +27,12 @@ _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _
 """Picks these fields from a REQUEST row that was made a tuple: ten times as fast as reading them one by one."""
 
 
-def engine_options(cluster: ClusterConfig) -> np.ndarray:
-    """Return the engine's OPTIONS record for a cluster config."""
+def engine_options(cluster: ClusterConfig, signals: SignalsConfig = DEFAULT_SIGNALS) -> np.ndarray:
+    """Return the engine's OPTIONS record for a cluster config and what routers see of it."""
     options = default_options()
+    options["log"] = signals.observability == "events"
+    options["scrape_s"] = signals.scrape_s if signals.metrics else 0.0
+    options["scrape_delay_s"], options["scrape_loss"] = signals.scrape_delay_s, signals.scrape_loss
     options["page"], options["chunk"] = cluster.page_size, cluster.chunk_tokens
     options["prefill"], options["max_running"] = cluster.max_prefill_tokens, cluster.max_running
     options["evict_full"], options["ignore_eos"] = cluster.evict_amount == "full", cluster.ignore_eos
@@ -48,39 +51,45 @@ class SimulatedBackend:
         workload: requests over a forest compiled for the cluster's page size.
         cluster: the fleet.
         eviction: name of an eviction policy, or ``module:attr``.
-        seed: of the episode; the policy's random streams are drawn from its "engine" stream.
-        observability: ``router``: `Decision.hit_tokens` comes from a memory of what was sent where, which never
-            forgets and sees no eviction; ``exact``: it is what an admission would find in the worker's cache now.
+        seed: of the episode; streams: "engine" for the policy, "scrapes" and "events" for what gets lost.
+        signals: what the routers see of the fleet (see `kvgym.types.Decision`), and how many routers there are.
 
     Raises:
         UnknownNameError: no such policy or cost preset.
-        ConfigError: no such observability.
     """
 
     deterministic = True
     forkable = True
 
     def __init__(
-        self, workload: Workload, cluster: ClusterConfig, eviction: str, seed: int, observability: str = "router"
+        self,
+        workload: Workload,
+        cluster: ClusterConfig,
+        eviction: str,
+        seed: int,
+        signals: SignalsConfig = DEFAULT_SIGNALS,
     ) -> None:
         workload = with_regions(workload, cluster.regions, seed)
         self.workload = workload
         self.cluster = cluster
         self._network_s = np.array(cluster.network_delays_s)
         self._network_s.flags.writeable = False
+        self.signals = signals
+        self._router_of = routers_of(workload, signals)
         self.engine = Engine(
             workload,
-            engine_options(cluster),
+            engine_options(cluster, signals),
             np.array(cluster.capacities, np.int64),
             np.array(cluster.speeds),
             eviction,
             stream_seed(seed, "engine"),
             fleet_changes(cluster.schedule, cluster.detect_s),
             self._network_s if len(self._network_s) else None,
+            self._router_of,
+            stream_seed(seed, "scrapes"),
         )
-        self._sent = (
-            PrefixIndex(workload.forest, cluster.workers) if check_observability(observability) == "router" else None
-        )
+        exact = signals.observability == "exact"
+        self._known = None if exact else CacheKnowledge(signals, workload.forest, cluster.capacities, seed)
         self._mask = np.ones(cluster.workers, bool)
         self._mask.flags.writeable = False
         # None: nothing fails, so nothing is looked up
@@ -98,18 +107,25 @@ class SimulatedBackend:
         return self._decision() if self.engine.run() == DECIDE else None
 
     def _decision(self) -> Decision:
-        engine, sent = self.engine, self._sent
-        r = engine.pending
+        engine, known = self.engine, self._known
+        r, now_s = engine.pending, engine.now_s
+        router = int(self._router_of[r])
         if self._incarnation is not None:
-            self._look_at_fleet(self._incarnation)
-        signals, most = engine.signals(exact=sent is None)
+            self._look_at_fleet()
+        signals, most = engine.signals(exact=known is None)
         node, prompt_tokens, prompt_chars, asked, session, turn, priority, tenant, region = _visible(
             self.workload.requests[r].item()
         )
         inflight, inflight_tokens, running, queued, used, capacity = signals[:HIT]
-        hit = signals[HIT] if sent is None else np.minimum(sent.match_tokens(node), most)
+        if known is None:
+            hit = signals[HIT]
+        else:
+            if self.signals.observability == "events":
+                known.hear(engine.events(), now_s)
+            hit = np.minimum(known.match_tokens(router, node), most)
+        metrics = self.signals.metrics
         return Decision(
-            time_s=engine.now_s,
+            time_s=now_s,
             request=r,
             node=node,
             prompt_tokens=prompt_tokens,
@@ -122,32 +138,33 @@ class SimulatedBackend:
             region=region,
             inflight=inflight,
             inflight_tokens=inflight_tokens,
-            running=running,
-            queued=queued,
-            kv_used_tokens=used,
+            running=running if metrics else None,
+            queued=queued if metrics else None,
+            kv_used_tokens=used if metrics else None,
             kv_capacity_tokens=capacity,
             mask=self._mask,
+            router=router,
             hit_tokens=hit,
             incarnation=self._incarnation,
             network_s=self._network_s[min(region, len(self._network_s) - 1)] if len(self._network_s) else None,
         )
 
-    def _look_at_fleet(self, known: np.ndarray) -> None:
-        """Bring mask and incarnations up to date, in new arrays; the router's memory of restarted workers goes."""
+    def _look_at_fleet(self) -> None:
+        """Bring mask and incarnations up to date, in new arrays; what is known of restarted workers goes."""
         workers = self.engine.cache.workers
         self._mask, self._incarnation = workers["visible"] == 1, np.array(workers["incarnation"])
         self._mask.flags.writeable = self._incarnation.flags.writeable = False
-        if self._sent is not None:
-            for worker in np.flatnonzero(self._incarnation != known):
-                self._sent.remove_worker(int(worker))
+        if self._known is not None:
+            self._known.see(self._incarnation)
 
     def apply(self, worker: int, delay_s: float = 0.0) -> None:
         """Send the waiting request to `worker`, whose queue it reaches `delay_s` later than without."""
         engine = self.engine
         r = engine.pending
         engine.route(worker, delay_s)
-        if self._sent is not None:
-            self._sent.insert(worker, int(self.workload.requests["prompt_node"][r]), engine.now_s)
+        if self._known is not None:
+            node = int(self.workload.requests["prompt_node"][r])
+            self._known.sent(int(self._router_of[r]), worker, node, engine.now_s)
 
     def progress(self) -> Progress:
         """Return the time and the integrals up to now."""
@@ -203,6 +220,5 @@ class SimulatedBackend:
         twin = object.__new__(SimulatedBackend)
         twin.__dict__.update(self.__dict__)
         twin.engine = self.engine.fork()
-        # the forest is shared: nothing in an episode writes to it
-        twin._sent = copy.deepcopy(self._sent, {id(self.workload.forest): self.workload.forest})
+        twin._known = None if self._known is None else self._known.fork()
         return twin

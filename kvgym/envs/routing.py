@@ -12,12 +12,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.backends.base import Backend, Progress, check_observability
+from kvgym.backends.base import Backend, Progress
 from kvgym.cluster import resolve_cluster
 from kvgym.config import resolve_workload
 from kvgym.encoding import encode, observation_space
 from kvgym.envs.rewards.weighted import Term, WeightedReward
 from kvgym.errors import ConfigError, SimulationError
+from kvgym.signals import resolve_signals
 from kvgym.tables import table
 from kvgym.types import RECORD, Decision, FleetSpec
 
@@ -45,8 +46,9 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     ## Observation space
     ``Dict`` of float32 boxes, ``request`` (4,) and ``workers`` (workers, 9); a row means the same whatever the number
     of workers. log(x, top) is ln(1 + x) / ln(1 + top). All features are clipped to their bounds, so overload beyond
-    them reads as the bound. ``hit`` and ``miss`` follow `observability`. The observation after the last request is
-    all 0. The structured view that controllers use is `env.unwrapped.decision`.
+    them reads as the bound. ``hit`` and ``miss`` follow `observability`, ``running``, ``queued`` and ``kv_used`` what
+    `signals` says (0 if workers report no metrics). The observation after the last request is all 0. The structured
+    view that controllers use is `env.unwrapped.decision`.
 
     | array | index | name | meaning | unit | min | max |
     | --- | --- | --- | --- | --- | --- | --- |
@@ -92,8 +94,11 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     - ``reward``: name of one term, or ``module:attr``; a map term -> weight (or a map of ``weight`` and options); path
       of a YAML file with such a map; or a callable (see `kvgym.envs.rewards`).
     - ``backend``: where requests are served: ``simulated``.
-    - ``observability``: ``router`` (the hit is what the router remembers of its own sending) or ``exact`` (what the
-      worker's cache really holds).
+    - ``observability``: ``router`` (the hit is what the router remembers of its own sending), ``events`` (what the
+      caches report) or ``exact`` (what the worker's cache really holds); short for the same field of ``signals``.
+    - ``signals``: map of `kvgym.signals.SignalsConfig` fields: how stale metrics and KV events are, how much a router
+      remembers, how many routers there are. One agent decides for all of them: each observation is the view of the
+      router whose request waits (``env.unwrapped.decision.router``).
     - ``eviction``: eviction policy of the workers, or ``module:attr``.
     - ``render_mode``: ``ansi`` (`render` returns a str of plain text), ``rgb_array`` (a uint8 image of (540, 960, 3)
       for `gymnasium.wrappers.RecordVideo`; needs pillow, ``pip install 'kvgym[render]'``) or None.
@@ -135,6 +140,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         backend: str = "simulated",
         observability: str = "router",
         eviction: str = "lru",
+        signals: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
         self.render_mode = _check_render_mode(render_mode, self.metadata["render_modes"])
@@ -142,7 +148,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         self._cluster = resolve_cluster(cluster)
         self._reward = WeightedReward(reward)
         self._backend_class = table("backends").load(backend)
-        self._observability = check_observability(observability)
+        self._signals = resolve_signals(signals, observability)
         table("eviction").load(eviction)  # a wrong name is reported here, not at the first reset
         self._eviction = eviction
         self.action_space = spaces.Discrete(self._cluster.workers)
@@ -165,9 +171,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         super().reset(seed=seed)
         self.episode_seed = self._draw_seed(options or {})
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
-        self._backend = self._backend_class(
-            workload, self._cluster, self._eviction, self.episode_seed, self._observability
-        )
+        self._backend = self._backend_class(workload, self._cluster, self._eviction, self.episode_seed, self._signals)
         self.fleet = self._episode.spec
         self._invalid = 0
         self._last = (None, -1)

@@ -13,6 +13,7 @@ from kvgym.config import preset_folder, preset_names
 from kvgym.errors import PluginError, UnknownNameError
 from kvgym.harness.outline import describe, module_sentence
 from kvgym.registry import Registry
+from kvgym.signals import SignalsConfig
 from kvgym.tables import TABLES, table
 
 Rows = list[tuple[str, str]]
@@ -29,7 +30,8 @@ def catalogue(family: str | None = None) -> dict[str, Rows]:
     sections["clusters"] = _preset_rows("clusters")
     sections["compare"] = _preset_rows("compare")
     sections["envs"] = lambda: [(name, module_sentence(path)) for name, path in ENVS.items()]
-    sections["cluster fields"] = _cluster_fields
+    sections["cluster fields"] = lambda: _fields(ClusterConfig)
+    sections["signals fields"] = lambda: _fields(SignalsConfig)
     if family is None:
         return {title: rows() for title, rows in sections.items()}
     if family not in sections:
@@ -67,9 +69,9 @@ def _first_comment(path: Path) -> str:
     return line.removeprefix("#").strip() if line.startswith("#") else ""
 
 
-def _cluster_fields() -> Rows:
+def _fields(config: type) -> Rows:
     rows = []
-    for field in dataclasses.fields(ClusterConfig):
+    for field in dataclasses.fields(config):
         unit = f" [{field.metadata['unit']}]" if field.metadata["unit"] else ""
         rows.append((field.name, f"{field.metadata['help']}{unit}; default {field.default}"))
     return rows

@@ -13,6 +13,7 @@ from kvgym.costs import resolve_cost
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.charge import Charge, check_charge
 from kvgym.harness.stats import METRICS, check_warmup
+from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.slo import SLO
 from kvgym.tables import table
 from kvgym.workloads.base import WorkloadSource
@@ -78,6 +79,7 @@ class CompareConfig:
     charge_decision_time: float | Literal["measured"] = option(
         0.0, "what each decision takes in simulated time, or 'measured' (then no two runs are the same)", "s"
     )
+    signals: SignalsConfig = option(DEFAULT_SIGNALS, "what the routers see, and how many there are")
     notes: str = option("", "text for the report")
 
     def __post_init__(self) -> None:
@@ -127,6 +129,7 @@ class Cell:
     eviction: str
     published: Mapping[str, float]
     charge_decision_time: Charge = 0.0
+    signals: SignalsConfig = DEFAULT_SIGNALS
 
     @property
     def labels(self) -> tuple[str, str, str, str]:
@@ -143,6 +146,7 @@ class Cell:
             "routing": {"use": self.controller, "options": to_plain(self.options)},
             "eviction": self.eviction,
             "charge_decision_time": self.charge_decision_time,
+            "signals": to_plain(self.signals),
         }
 
 
@@ -198,8 +202,7 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
             fleet = resolve_cluster(cluster.use)
             resolve_cost(fleet.cost)
             fleet_label = cluster.name or _label(cluster.use, "cost")
-            charge = config.charge_decision_time
-            cells += [_cell(label, source, fleet_label, fleet, pair, charge) for pair in config.pairs]
+            cells += [_cell(label, source, fleet_label, fleet, pair, config) for pair in config.pairs]
     if not cells:
         raise ConfigError(f"every workload is left out: {'; '.join(skipped)}")
     _check_cells(cells)
@@ -216,12 +219,21 @@ def data_files(source: WorkloadSource) -> list[Path]:
 
 
 def _cell(
-    workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair, charge: Charge
+    workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair, config: CompareConfig
 ) -> Cell:
     routing = _entry(pair.routing, _RoutingEntry)
-    label = routing.name or routing.use
     return Cell(
-        workload, source, cluster, fleet, label, routing.use, routing.options, pair.eviction, pair.published, charge
+        workload=workload,
+        source=source,
+        cluster=cluster,
+        fleet=fleet,
+        routing=routing.name or routing.use,
+        controller=routing.use,
+        options=routing.options,
+        eviction=pair.eviction,
+        published=pair.published,
+        charge_decision_time=config.charge_decision_time,
+        signals=config.signals,
     )
 
 

@@ -15,6 +15,7 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
 from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import Cell
+from kvgym.harness.routers import make_routers
 from kvgym.harness.samples import LoadSampler, Samples
 from kvgym.tables import table
 from kvgym.types import Decision
@@ -67,8 +68,9 @@ def run(cell: Cell, seed: int, watcher: Watcher | None = None, controller: Any =
         controller: routes in place of a new one made by the cell's name.
     """
     workload = _generate(_Key(cell.source), seed, cell.fleet.page_size)
-    controller = make_controller(cell) if controller is None else controller
-    backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed)
+    make = (lambda: make_controller(cell)) if controller is None else (lambda: controller)
+    controller = make_routers(make, cell.signals.routers)
+    backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed, cell.signals)
     clock, charged = time.perf_counter, DecisionClock(cell.charge_decision_time)
     predicted_s = np.full(len(workload.requests), -1.0)
     controller.reset(backend.spec, seed)

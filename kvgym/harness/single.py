@@ -15,6 +15,7 @@ from kvgym.harness.run import RunResult, run
 from kvgym.harness.stats import check_warmup, summarize
 from kvgym.harness.trace import write_trace
 from kvgym.records import check_target, write_records
+from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.slo import SLO
 from kvgym.tables import table
 
@@ -26,6 +27,7 @@ class _Settings:
     workload: Any
     cluster: Any
     options: dict[str, Any] = field(default_factory=dict)
+    signals: SignalsConfig = DEFAULT_SIGNALS
     slo: SLO | None = None
     warmup_s: float = 0.0
     charge_decision_time: float | Literal["measured"] = 0.0
@@ -53,8 +55,8 @@ def run_single(
         routing: routing controller.
         eviction: eviction policy.
         seed: seed of the episode.
-        overrides: settings of ``workload.*``, ``cluster.*``, ``options.*`` (of the controller), ``slo.*``, ``warmup_s``
-            and ``charge_decision_time`` (as in a comparison).
+        overrides: settings of ``workload.*``, ``cluster.*``, ``signals.*``, ``options.*`` (of the controller),
+            ``slo.*``, ``warmup_s`` and ``charge_decision_time`` (as in a comparison).
         records: Parquet file for the request records; none: not written.
         trace: JSON file in Chrome's trace event format; none: not written.
 

@@ -56,11 +56,14 @@ def close(c: Cache, x: Sim, r: int) -> None:
 
 
 @njit()
-def leave(c: Cache, x: Sim, r: int) -> None:
-    """Request r is not in flight any more."""
-    worker = c.workers[x.live[r].worker]
-    worker.inflight -= 1
-    worker.inflight_tokens -= x.requests[r].prompt_tokens
+def count_inflight(c: Cache, x: Sim, r: int, change: int) -> None:
+    """Request r is in flight to its worker from now on (`change` 1) or not any more (-1)."""
+    w, router = i64(x.live[r].worker), i64(x.live[r].router)
+    tokens = change * i64(x.requests[r].prompt_tokens)
+    c.workers[w].inflight += change
+    c.workers[w].inflight_tokens += tokens
+    x.sent[router, 0, w] += change
+    x.sent[router, 1, w] += tokens
 
 
 @njit()
@@ -69,7 +72,7 @@ def end_request(c: Cache, x: Sim, r: int, status: int) -> None:
     live = x.live[r]
     live.status, live.finish_s = status, c.clock[0].now_s + live.net_s
     if live.net_s <= 0.0:
-        leave(c, x, r)
+        count_inflight(c, x, r, -1)
         close(c, x, r)
     elif live.stage == STREAMING:
         heap_push(c, x, r, live.finish_s)
@@ -87,7 +90,7 @@ def deliver(c: Cache, x: Sim, r: int) -> None:
         if live.finish_s > c.clock[0].now_s:
             heap_push(c, x, r, live.finish_s)
             return
-    leave(c, x, r)
+    count_inflight(c, x, r, -1)
     close(c, x, r)
 
 
@@ -102,7 +105,7 @@ def fail(c: Cache, x: Sim, r: int) -> None:
 def lose(c: Cache, x: Sim, r: int) -> None:
     """Request r is lost with its worker: it goes back to the router, or fails when it has been sent often enough."""
     live, clock, options = x.live[r], c.clock[0], c.options[0]
-    leave(c, x, r)
+    count_inflight(c, x, r, -1)
     if live.stage == STREAMING:
         clock.ttft_area_s += clock.now_s - live.first_s
         clock.no_first += 1

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.jit import i64, njit
-from kvgym.sim.state import Cache
+from kvgym.sim.state import REMOVED, STORED, Cache
 
 TOUCH_MATCH, TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_MATCH, TOUCH_SPLIT_INSERT, TOUCH_REST = 0, 1, 2, 3, 4, 5
 """What happened to the slot that a policy's `touch` is told of: passed whole by a match or an insert, made by an
@@ -121,6 +121,18 @@ def give_slot(c: Cache, s: int) -> None:
     c.slots[s].parent = clock.free_slot
     clock.free_slot = s
     clock.free_slots += 1
+
+
+@njit()
+def note(c: Cache, kind: int, s: int, first: int, last: int) -> None:
+    """Log that tokens `first` .. `last` - 1 of slot s were stored or removed; `cluster.must_grow` sees to room."""
+    if c.options[0].log == 0:
+        return
+    clock, slot = c.clock[0], c.slots[s]
+    row = c.log[clock.logged]
+    clock.logged += 1
+    row.time_s, row.worker, row.incarnation = clock.now_s, slot.worker, c.workers[slot.worker].incarnation
+    row.kind, row.node, row.first, row.last = kind, slot.node, first, last
 
 
 @njit()
@@ -217,6 +229,7 @@ def attach_leaf(c: Cache, hooks: Any, s: int, i: int, tokens: int, locked: bool)
     worker.tick += 1
     slot.access = slot.created = worker.tick
     slot.pos, slot.epoch, slot.mark, slot.lock = -1, 0, tokens, i64(locked)
+    note(c, STORED, new, depth, tokens)
     table_add(c, new)
     if above.pos >= 0:
         hooks.leave(c, w, s)
@@ -320,6 +333,7 @@ def remove_leaf(c: Cache, w: int, s: int) -> int:
     worker.evictable -= size
     worker.free += size
     worker.evicted += size
+    note(c, REMOVED, s, i64(slot.d0), i64(slot.d1))
     table_remove(c, s)
     parent = i64(slot.parent)
     give_slot(c, s)
@@ -334,6 +348,7 @@ def remove_leaf(c: Cache, w: int, s: int) -> int:
 def drop_tail(c: Cache, w: int, s: int, tokens: int) -> None:
     """Evict the last `tokens` tokens of the evictable leaf s, fewer than it holds."""
     slot, worker = c.slots[s], c.workers[w]
+    note(c, REMOVED, s, i64(slot.d1) - tokens, i64(slot.d1))
     slot.d1 -= tokens
     slot.mark = min(slot.mark, slot.d1)
     node = i64(slot.node)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.jit import i64, njit
-from kvgym.sim.answers import arrive, deliver, end_request, network_delay
+from kvgym.sim.answers import arrive, count_inflight, deliver, end_request, network_delay
 from kvgym.sim.batches import cut_leap, finish_decode, finish_prefill
 from kvgym.sim.faults import apply_change
 from kvgym.sim.integrity import check_all
@@ -47,9 +47,18 @@ def most_slots(c: Cache, w: int) -> int:
 
 
 @njit()
+def most_logged(c: Cache, w: int) -> int:
+    """Entries of the log that the next event of worker w can make at most: each removal drops a page at least."""
+    worker = c.workers[w]
+    return most_slots(c, w) + (worker.evictable + worker.protected) // c.options[0].page
+
+
+@njit()
 def must_grow(c: Cache, w: int) -> bool:
-    """Whether the next event of worker w could run out of slots or leaf places."""
+    """Whether the next event of worker w could run out of slots, leaf places or, if it is logged, of log."""
     worker, most = c.workers[w], most_slots(c, w)
+    if c.options[0].log == 1 and c.clock[0].logged + most_logged(c, w) > len(c.log):
+        return True
     return most > c.clock[0].free_slots or worker.leaves + most > c.order.shape[1]
 
 
@@ -114,7 +123,7 @@ def run(c: Cache, x: Sim, hooks: Any) -> int:
                 elif at_router(c, x):
                     return DECIDE
                 continue
-            move_clock(c, due_s)
+            move_clock(c, x, due_s)
         if must_grow(c, w):
             return GROW
         clock.evict_worker = -1
@@ -131,7 +140,7 @@ def run(c: Cache, x: Sim, hooks: Any) -> int:
 def at_router(c: Cache, x: Sim) -> bool:
     """Take the request that is at the router next, on its way to a worker or back; True when it needs a route."""
     r = take_release(c, x)
-    move_clock(c, x.live[r].due_s)
+    move_clock(c, x, x.live[r].due_s)
     if x.live[r].status == PENDING:
         arrive(c, x, r)
         return c.clock[0].pending >= 0
@@ -155,8 +164,7 @@ def route(c: Cache, x: Sim, w: int, delay_s: float) -> None:
     live.attempts += 1
     live.asked = clipped_new_tokens(c, x, w, r)
     live.target = min(request.output_tokens, live.asked)
-    worker.inflight += 1
-    worker.inflight_tokens += request.prompt_tokens
+    count_inflight(c, x, r, 1)
     live.net_s = 0.0
     if live.asked < 1:
         end_request(c, x, r, REJECTED)

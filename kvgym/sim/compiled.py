@@ -24,9 +24,10 @@ RECORDS = numba.from_dtype(RECORD)[::1] if JIT_ON else None
 
 def example_sim() -> Sim:
     """Return a `Sim` of the shapes that the signatures are made from."""
-    ids = np.zeros(1, np.int32)
+    ids, counts = np.zeros(1, np.int32), np.zeros((1, 2, 1), np.int64)
     live, ring, changes = record_zeros(1, LIVE), record_zeros(2, EVENT), record_zeros(1, CHANGE)
-    return Sim(record_zeros(1, REQUEST), live, ids, ids, ids, ids, ring, changes, np.zeros((1, 1)))
+    requests, network = record_zeros(1, REQUEST), np.zeros((1, 1))
+    return Sim(requests, live, ids, ids, ids, ids, ring, changes, network, counts, counts)
 
 
 SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None

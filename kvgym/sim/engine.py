@@ -13,6 +13,7 @@ from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
 from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
 from kvgym.sim.policy import Policy
+from kvgym.sim.scrape import on_the_way
 from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
 from kvgym.tables import table
@@ -44,6 +45,8 @@ class Engine:
         seed: of the policies' random streams.
         changes: CHANGE records in the order in which they happen (`kvgym.sim.changes`); none: nothing fails.
         network_s: seconds one way, shape (regions, workers); none: no delay.
+        router_of: which router sends each request, 0, 1, ..., shape (requests,); None: there is one.
+        scrape_seed: of the stream that loses scrapes.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Engine:
         seed: int,
         changes: np.ndarray | None = None,
         network_s: np.ndarray | None = None,
+        router_of: np.ndarray | None = None,
+        scrape_seed: int = 0,
     ) -> None:
         self._entry = load_entry()
         self.workload = workload
@@ -71,7 +76,14 @@ class Engine:
         pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
         self.cache = new_cache(as_records(np.ascontiguousarray(workload.forest.nodes)), pool, options, seed)
         self.cache.workers["speed"] = speeds
-        self.sim = self._new_sim(record_zeros(0, CHANGE) if changes is None else as_records(changes), network_s)
+        if options["scrape_s"][0] > 0:
+            self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]
+            self.cache.clock["scrape_word"] = scrape_seed | 1
+        self.sim = self._new_sim(
+            record_zeros(0, CHANGE) if changes is None else as_records(changes),
+            network_s,
+            np.zeros(len(workload.requests), np.int32) if router_of is None else router_of,
+        )
         self._start_fleet()
         self.seen = 0
 
@@ -86,14 +98,15 @@ class Engine:
         workers["phase"][absent], workers["visible"][absent] = DOWN, 0
         clock["visible"] -= len(absent)
 
-    def _new_sim(self, changes: np.ndarray, network_s: np.ndarray | None) -> Sim:
-        load, n = self.workload, len(self.workload.requests)
+    def _new_sim(self, changes: np.ndarray, network_s: np.ndarray | None, router_of: np.ndarray) -> Sim:
+        load, n, workers = self.workload, len(self.workload.requests), len(self.cache.workers)
         live = record_zeros(n, LIVE)
         for name in ("enter_s", "admitted_s", "first_s", "finish_s"):
             live[name] = -1.0
         for name in ("worker", "next", "prev", "slot"):
             live[name] = -1
         live["release_s"] = live["due_s"] = load.requests["arrival_s"]
+        live["router"] = router_of
         network = np.zeros((0, 0)) if network_s is None else np.ascontiguousarray(network_s, np.float64)
         regions = load.requests["region"]
         if len(network) > 1 and not 0 <= regions.min() <= regions.max() < len(network):
@@ -105,6 +118,7 @@ class Engine:
         order = np.lexsort((first, load.requests["arrival_s"][first]))
         self.cache.options["clients"] = load.clients
         self.cache.clock["backlog"] = len(first)
+        scrape_s, delay_s = (float(self.cache.options[name][0]) for name in ("scrape_s", "scrape_delay_s"))
         return Sim(
             requests=as_records(np.ascontiguousarray(load.requests)),
             live=live,
@@ -115,6 +129,8 @@ class Engine:
             ring=record_zeros(RING_EVENTS + 1 if self.cache.options["check"][0] else 2, EVENT),
             changes=changes,
             network=network,
+            sent=np.zeros((int(router_of.max()) + 1, 2, workers), np.int64),
+            scrapes=np.zeros((on_the_way(scrape_s, delay_s) if scrape_s > 0 else 1, 3, workers), np.int64),
         )
 
     @property
@@ -216,6 +232,12 @@ class Engine:
             raise SimulationError("no request waits for a route; call run() first")
         out = np.zeros((SIGNALS, len(self.cache.workers)), np.int64)
         return out, self._entry.signals(self.cache, self.sim, exact, out)
+
+    def events(self) -> np.ndarray:
+        """Return the KV_EVENT rows logged since the last call, in order (none without the option ``log``)."""
+        logged = int(self.cache.clock["logged"][0])
+        self.cache.clock["logged"] = 0
+        return np.array(self.cache.log[:logged])
 
     def completions(self) -> np.ndarray:
         """Return the RECORD rows that have ended since the last call."""

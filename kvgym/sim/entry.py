@@ -69,3 +69,12 @@ def most_slots(c: Cache) -> int:
     for w in range(len(c.workers)):
         most = max(most, cluster.most_slots(c, w))
     return most
+
+
+@on_cache(INT)
+def most_logged(c: Cache) -> int:
+    """The largest `cluster.most_logged` of all workers."""
+    most = i64(0)
+    for w in range(len(c.workers)):
+        most = max(most, cluster.most_logged(c, w))
+    return most

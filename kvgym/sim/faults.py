@@ -86,7 +86,7 @@ def apply_change(c: Cache, x: Sim) -> int:
     change = x.changes[clock.change]
     w = i64(change.worker)
     worker = c.workers[w]
-    move_clock(c, change.time_s)
+    move_clock(c, x, change.time_s)
     clock.change += 1
     clock.change_s = x.changes[clock.change].time_s if clock.change < len(x.changes) else np.inf
     if change.kind == STOP:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from kvgym.jit import record_zeros
 from kvgym.sim.state import Cache, link_free, table_size
 
 
 def grow(cache: Cache) -> Cache:
-    """Return the cache with more slots, a longer table and longer leaf rows: each doubled where it is nearly full."""
+    """Return the cache with longer arrays: slots, table, leaf rows and log, each doubled where it is nearly full."""
     from kvgym.sim.entry import most_slots, rehash
 
     free, workers = int(cache.clock["free_slots"][0]), cache.workers
@@ -29,8 +30,23 @@ def grow(cache: Cache) -> Cache:
         order = np.zeros((len(workers), leaves), np.int32)
         order[:, : cache.order.shape[1]] = cache.order
         scratch = np.zeros(leaves, np.int32)
-    grown = cache._replace(slots=slots, table=table, order=order, scratch=scratch)
+    grown = cache._replace(slots=slots, table=table, order=order, scratch=scratch, log=_longer_log(cache))
     if new > old:
         rehash(grown, cache.table)
         link_free(grown, old, new)
     return grown
+
+
+def _longer_log(cache: Cache) -> np.ndarray:
+    """Return the log, doubled as long as the next event could fill it."""
+    from kvgym.sim.entry import most_logged
+
+    log, logged = cache.log, int(cache.clock["logged"][0])
+    if cache.options["log"][0] == 0:
+        return log
+    size = len(log)
+    while size < logged + int(most_logged(cache)):
+        size *= 2
+    longer = record_zeros(size, log.dtype)
+    longer[:logged] = log[:logged]
+    return longer

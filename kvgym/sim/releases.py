@@ -7,6 +7,7 @@ request is in it at most once. Also keeps the integrals that rewards are made of
 from __future__ import annotations
 
 from kvgym.jit import i64, njit
+from kvgym.sim.scrape import scrape
 from kvgym.sim.state import Cache, Sim
 from kvgym.types import FAILED, PENDING
 
@@ -150,9 +151,11 @@ def release_after(c: Cache, x: Sim, r: int, now_s: float) -> None:
 
 
 @njit()
-def move_clock(c: Cache, now_s: float) -> None:
-    """Advance time to `now_s` and the integrals with it."""
+def move_clock(c: Cache, x: Sim, now_s: float) -> None:
+    """Advance time to `now_s` and the integrals with it; the engines are scraped on the way."""
     clock = c.clock[0]
+    if clock.scrape_due_s <= now_s:
+        scrape(c, x, now_s)
     dt = now_s - clock.now_s
     clock.area_s += dt * clock.in_system
     clock.ttft_area_s += dt * clock.no_first

@@ -7,6 +7,7 @@ import numpy as np
 from kvgym.jit import i64, njit
 from kvgym.sim.cache import peek
 from kvgym.sim.memory import cacheable
+from kvgym.sim.scrape import delivered
 from kvgym.sim.state import Cache, Sim
 
 INFLIGHT, INFLIGHT_TOKENS, RUNNING, QUEUED, KV_USED, KV_CAPACITY, HIT = range(7)
@@ -16,20 +17,29 @@ SIGNALS = 7
 
 @njit()
 def read_signals(c: Cache, x: Sim, exact: bool, out: np.ndarray) -> int:
-    """Write what a router may see of each worker to `out`, int64 (7, workers).
+    """Write what the pending request's router may see of each worker to `out`, int64 (7, workers), 0 before.
 
-    Row HIT is written only if `exact`: tokens of the pending prompt that an admission would find.
+    The rows INFLIGHT and INFLIGHT_TOKENS are its own counts; RUNNING, QUEUED and KV_USED come from the engines, fresh
+    or by scrapes (0 before the first). Row HIT is written only if `exact`: tokens of the pending prompt that an
+    admission would find.
 
     Returns:
         The most tokens of the pending prompt that a cache can answer: one is always computed, whole pages count.
     """
     r = c.clock[0].pending
     most = i64(cacheable(c, x, r, i64(x.requests[r].prompt_tokens - 1)))
+    sent, scraped = x.sent[x.live[r].router], c.options[0].scrape_s > 0.0
+    k = delivered(c) if scraped else i64(-1)
     for w in range(len(c.workers)):
         worker = c.workers[w]
-        out[INFLIGHT, w], out[INFLIGHT_TOKENS, w] = worker.inflight, worker.inflight_tokens
-        out[RUNNING, w], out[QUEUED, w] = worker.running, worker.queued
-        out[KV_USED, w], out[KV_CAPACITY, w] = worker.capacity - worker.free, worker.capacity
+        out[INFLIGHT, w], out[INFLIGHT_TOKENS, w] = sent[0, w], sent[1, w]
+        out[KV_CAPACITY, w] = worker.capacity
+        if not scraped:
+            out[RUNNING, w], out[QUEUED, w] = worker.running, worker.queued
+            out[KV_USED, w] = worker.capacity - worker.free
+        elif k >= 0:
+            scrape = x.scrapes[k % len(x.scrapes)]
+            out[RUNNING, w], out[QUEUED, w], out[KV_USED, w] = scrape[0, w], scrape[1, w], scrape[2, w]
         if exact:
             out[HIT, w] = peek(c, w, i64(x.requests[r].prompt_node), most)
     return most

@@ -126,6 +126,7 @@ LIVE = np.dtype(
         ("retractions", np.int32),
         ("attempts", np.int32),  # times that it was sent to a worker
         ("stage", np.int32),  # what its client has seen: UNSEEN .. STREAMING
+        ("router", np.int32),  # which of several routers sends it
     ],
     align=True,
 )
@@ -150,6 +151,10 @@ CLOCK = np.dtype(
         ("evict_worker", np.int64),  # worker that waits for an eviction decision; -1: none
         ("change", np.int64),  # next entry of `changes`
         ("visible", np.int64),  # workers that the router takes for up
+        ("logged", np.int64),  # entries of `log`
+        ("scrapes", np.int64),  # scrapes of the engines' metrics so far
+        ("scrape_due_s", np.float64),  # time of the next one; inf: metrics are always fresh
+        ("scrape_word", np.uint64),  # random stream that loses scrapes
         ("error", np.int64),  # worker + 1 that can't go on or whose integrity check failed; 0: none
     ],
     align=True,
@@ -169,6 +174,10 @@ OPTIONS = np.dtype(
         ("check", np.int64),  # 1: integrity check after every event
         ("retries", np.int64),  # most re-sends of a request that was lost with its worker
         ("retry_s", np.float64),  # from the loss until it is at the router again
+        ("log", np.int64),  # 1: every store and removal in a cache is logged
+        ("scrape_s", np.float64),  # period of the scrapes; 0: metrics are always fresh
+        ("scrape_delay_s", np.float64),  # from a scrape to the router
+        ("scrape_loss", np.float64),  # probability that the scrape of one worker is lost
         ("request_s", np.float64),  # HTTP and tokenising before the worker sees a request
         ("step_s", np.float64),  # CPU time added to every step
         ("p0", np.float64),
@@ -193,11 +202,29 @@ EVENT = np.dtype(
 """One entry of the ring buffer that `KVGYM_CHECK=1` keeps."""
 
 
+STORED, REMOVED = 0, 1
+"""Values of KV_EVENT.kind."""
+
+KV_EVENT = np.dtype(
+    [
+        ("time_s", np.float64),
+        ("worker", np.int32),
+        ("incarnation", np.int32),  # of the worker then
+        ("kind", np.int32),
+        ("node", np.int32),  # forest node that contains token `last` - 1
+        ("first", np.int32),  # tokens first .. last-1 of the node's path
+        ("last", np.int32),
+    ],
+    align=True,
+)
+"""What a worker's cache has stored or removed (only with OPTIONS.log)."""
+
+
 class Cache(NamedTuple):
     """What cache functions and eviction policies see. All arrays are shared with `Sim`.
 
     Shapes: nodes (forest nodes,), slots (slots,), table (power of two,), order (workers, leaves), scratch (leaves,),
-    path (deepest level + 2,), workers (workers,), rng (workers,), clock (1,), options (1,).
+    path (deepest level + 2,), workers (workers,), rng (workers,), clock (1,), options (1,), log (events,).
     """
 
     nodes: np.ndarray
@@ -210,12 +237,15 @@ class Cache(NamedTuple):
     rng: np.ndarray
     clock: np.ndarray
     options: np.ndarray
+    log: np.ndarray
 
 
 class Sim(NamedTuple):
-    """The rest of the episode: requests, releases, results, and what the fleet does on its own.
+    """The rest of the episode: requests, releases, results, what the fleet does on its own, what routers know.
 
-    Shapes: (requests,) each, ring (1000,), changes (changes,), network (regions, workers) seconds one way or (0, 0).
+    Shapes: (requests,) each, ring (1000,), changes (changes,), network (regions, workers) seconds one way or (0, 0),
+    sent (routers, 2, workers): requests and prompt tokens in flight, scrapes (scrapes on their way + some, 3, workers):
+    running, queued, KV tokens used at scrape k in row k modulo the length.
     """
 
     requests: np.ndarray
@@ -227,6 +257,8 @@ class Sim(NamedTuple):
     ring: np.ndarray
     changes: np.ndarray
     network: np.ndarray
+    sent: np.ndarray
+    scrapes: np.ndarray
 
 
 def new_cache(
@@ -271,6 +303,7 @@ def new_cache(
     clock["change_s"] = np.inf
     clock["visible"] = workers
     clock["pending"] = clock["evict_worker"] = -1
+    clock["scrape_due_s"] = np.inf
     states = np.random.SeedSequence(seed).generate_state(workers, np.uint64) | np.uint64(1)
     cache = Cache(
         nodes=nodes,
@@ -283,6 +316,7 @@ def new_cache(
         rng=states,
         clock=clock,
         options=options,
+        log=record_zeros(1, KV_EVENT),
     )
     link_free(cache, workers, total)
     return cache

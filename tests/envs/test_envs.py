@@ -169,11 +169,16 @@ import hashlib, json, sys
 from kvgym.envs.routing import RoutingEnv
 
 tiny = json.loads(sys.argv[1])
-for name in ("router", "exact"):
-    env, total, seen, done = RoutingEnv(**tiny, observability=name), 0.0, hashlib.sha256(), False
+stale = {"scrape_s": 0.1, "scrape_delay_s": 0.15, "scrape_loss": 0.3, "routers": 2}
+lossy = {**stale, "event_delay_s": 0.1, "event_loss": 0.2}
+for name, signals in (("router", None), ("exact", stale), ("events", lossy)):
+    env = RoutingEnv(**tiny, observability=name, signals=signals)
+    total, seen, done = 0.0, hashlib.sha256(), False
     env.reset(seed=3)
     while not done:
-        seen.update(env.decision.hit_tokens.tobytes() + env.decision.inflight_tokens.tobytes())
+        told = env.decision
+        for part in (told.hit_tokens, told.inflight_tokens, told.running, told.queued, told.kv_used_tokens):
+            seen.update(part.tobytes())
         _, reward, done, _, _ = env.step(env.decision.request % 3)
         total += reward
     integers = [env.records()[name].tolist() for name in ("request", "worker", "hit_tokens", "retractions")]
@@ -195,3 +200,17 @@ def test_jit_off__gives_the_same_episode():
         assert done.returncode == 0, done.stderr
         runs.append(done.stdout)
     assert runs[0] == runs[1] != ""
+
+
+@everywhere
+def test_signals__reach_the_decisions_and_survive_json(name, make):
+    signals = {"routers": 3, "metrics": False, "observability": "events", "event_delay_s": 0.25}
+    env = gymnasium.make(EnvSpec.from_json(make(name, signals=signals).spec.to_json()))
+    observation, _ = env.reset(seed=0)
+    routers, done = set(), False
+    while not done:
+        decision = env.unwrapped.decision
+        assert env.observation_space.contains(observation) and decision.queued is None
+        routers.add(decision.router)
+        observation, _, done, _, _ = env.step(decision.request % env.action_space.n)
+    assert routers == {0, 1, 2}

@@ -170,7 +170,8 @@ def test_observability__the_router_does_not_see_evictions():
     cluster = {"workers": 1, "capacity_tokens": 120, "cost": ONE_AT_A_TIME}
     seen = {}
     for name in ("router", "exact"):
-        env = RoutingEnv({"source": "fixed", "rows": rows}, cluster, observability=name)
+        signals = {"index_tokens": 1000}  # more than the cache holds
+        env = RoutingEnv({"source": "fixed", "rows": rows}, cluster, observability=name, signals=signals)
         env.reset(seed=0)
         hits = [env.decision.hit_tokens.tolist()]
         for _ in range(2):

@@ -153,7 +153,7 @@ def test_table__grows_with_tags_not_with_workers_times_nodes():
         index.insert(worker % 1000, int(node), float(worker))
     assert len(index) == 3000
     assert index.chars.tolist() == [21] * 1000
-    assert len(index._keys) <= 4 * 3000
+    assert index.nbytes < 1_000_000  # a dense table: 20 million pairs
 
 
 class BruteTree:
@@ -229,3 +229,86 @@ def test_evict__equals_literal_leaf_lru(data):
             assert index.chars[w] == sum(chars[n] for n in brute.time)
             assert index.tokens[w] == len(brute.time)
     assert len(index) == sum(len(brute.time) for brute in brutes)
+
+
+def test_max_tokens__the_least_recently_used_leaves_go_at_each_insert(forest):
+    index = PrefixIndex(forest, 2, max_tokens=[20, 1000])
+    for worker in (0, 1):
+        index.insert(worker, 2, 0.0)
+        index.insert(worker, 5, 1.0)
+    # worker 0: node 2 (5 tokens) is the oldest leaf, and enough
+    assert [index.tagged(node).tolist() for node in (2, 1, 4, 5)] == [[False, True]] + [[True, True]] * 3
+    assert index.tokens.tolist() == [20, 25]
+
+
+def test_forget__down_to_a_number_of_tokens(forest):
+    index = PrefixIndex(forest, 1)
+    index.insert(0, 2, 0.0)
+    index.insert(0, 3, 1.0)
+    index.forget(0, 16)
+    assert [bool(index.tagged(node)[0]) for node in (1, 2, 3)] == [True, False, True]
+
+
+def test_remove__is_precise_to_a_token_and_leaves_what_is_below(forest):
+    index = PrefixIndex(forest, 1)
+    index.insert(0, 2, 0.0)
+    index.remove(0, 1, 4, 10)
+    assert index.match_unbroken(2).tolist() == [4]
+    assert (index.tokens.tolist(), len(index)) == ([9], 2)
+    index.remove(0, 5, 0, 10)
+    assert index.tokens.tolist() == [9]
+
+
+def test_split__of_a_node_held_in_part():
+    """Held 4 of 6 tokens; a split at 5 leaves them in the upper half, one at 2 divides them."""
+    forest = Forest(chars_per_token=4.0)
+    index = PrefixIndex(forest, 2)
+    first = forest.insert([1, 2, 3, 4, 5, 6])
+    index.insert(1, first, 0.0, tokens=4)
+    forest.insert([1, 2, 3, 4, 5, 9])
+    assert index.match_unbroken(first).tolist() == [0, 4]
+    assert (index.tokens.tolist(), len(index)) == ([0, 4], 1)
+    forest.insert([1, 2, 7])
+    assert index.match_unbroken(first).tolist() == [0, 4]
+    assert (index.tokens.tolist(), len(index)) == ([0, 4], 2)
+    index.remove_worker(1)
+    assert (index.tokens.tolist(), index.chars.tolist(), len(index)) == ([0, 0], [0, 0], 0)
+
+
+def test_two_hours_of_long_documents__flat_memory():
+    """A stream as LooGLE's: a document of 20,000 tokens every 8 s, eight questions on each, four workers."""
+    documents, questions = 900, 8
+    forest = Forest()
+    heads = forest.add_nodes(np.zeros(documents, np.int64), np.full(documents, 20_000), np.full(documents, 80_000))
+    tails = forest.add_nodes(np.repeat(heads, questions), np.full(documents * questions, 50), np.full(7200, 200))
+    index, sizes = PrefixIndex(forest, 4, max_tokens=[196_000] * 4), []
+    for second, node in enumerate(tails.tolist()):
+        index.insert(second // questions % 4, node, float(second))
+        sizes.append((index.nbytes, len(index)))
+    assert max(index.tokens) <= 196_000
+    assert len({nbytes for nbytes, _ in sizes}) == 1
+    assert max(tags for _, tags in sizes[3600:]) == max(tags for _, tags in sizes[:3600]) < 400
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_order_of_use__survives_late_reports(data):
+    """What is forgotten is always a leaf and never newer than what stays, whatever the order of times."""
+    size = data.draw(st.integers(2, 12))
+    parents = [-1] + [data.draw(st.integers(0, node - 1)) for node in range(1, size)]
+    forest = Forest()
+    forest.add_nodes(np.array(parents[1:]), np.ones(size - 1, np.int64), np.ones(size - 1, np.int64))
+    index, used = PrefixIndex(forest, 1), {}
+    for _ in range(data.draw(st.integers(1, 15))):
+        node, time_s = data.draw(st.integers(1, size - 1)), data.draw(st.integers(0, 5))
+        index.insert(0, node, float(time_s))
+        while node > 0:
+            used[node] = max(used.get(node, 0), time_s)
+            node = parents[node]
+    while len(index):
+        index.forget(0, len(index) - 1)
+        kept = {node for node in range(1, size) if index.tagged(node)[0]}
+        (gone,) = used.keys() - kept
+        assert gone not in {parents[node] for node in kept}
+        assert all(used[gone] <= used[node] for node in kept)
+        del used[gone]

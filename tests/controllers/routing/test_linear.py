@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from controllers.routing.linear import Linear, dynamo, llmd
+from kvgym.backends.simulated import SimulatedBackend
+from kvgym.cluster import ClusterConfig
 from kvgym.errors import ConfigError
+from kvgym.signals import SignalsConfig
 from kvgym.types import DONE
+from kvgym.workloads.fixed import Fixed
 
 
 @pytest.fixture
@@ -108,3 +112,31 @@ def test_equal_costs__are_drawn_uniformly_at_any_temperature(make):
 def test_options__that_make_no_sense_are_errors(options, message):
     with pytest.raises(ConfigError, match=message):
         Linear(**options)
+
+
+@pytest.mark.parametrize(("temperature", "most", "used"), [(0.0, 16, 1), (0.5, 10, 3)])
+def test_stale_metrics__a_temperature_spreads_requests_of_one_moment(temperature, most, used):
+    """Worker 2 holds the prefix; 16 requests for it arrive at once and nobody hears of the queue that they make."""
+    rows = [{"path": [["shared", 400], ["first", 10]]}]
+    rows += [{"path": [["shared", 400], [f"q{i}", 10]], "session": i + 1, "arrival_s": 60.0} for i in range(16)]
+    workload = Fixed(tuple(rows)).generate(0)
+    backend = SimulatedBackend(workload, ClusterConfig(), "lru", 0, SignalsConfig(scrape_s=5.0))
+    router = llmd(temperature=temperature)
+    router.reset(backend.spec, 0)
+    choices = []
+    while (decision := backend.run_to_decision()) is not None:
+        worker = router.act(decision) if choices or decision.request else 2
+        backend.apply(worker)
+        choices += [worker] if decision.request else []
+    counts = np.bincount(choices, minlength=4)
+    assert len(choices) == 16 and np.argmax(counts) == 2
+    assert counts[2] <= most and np.count_nonzero(counts) == used
+
+
+def test_metrics__absent_are_replaced_by_own_counts(make, ask):
+    """Queue and KV use of workers that report nothing: requests and prompt tokens in flight."""
+    blind = {"queued": None, "kv_used_tokens": None, "running": None, "inflight_tokens": np.array([500, 100, 300])}
+    decision = dataclasses.replace(ask(2, [5, 1, 3]), **blind)
+    new = np.full(3, 200)
+    assert make(Linear, 3, queue=2.0)._costs(decision, np.arange(3), new).tolist() == [2.0, 0.0, 1.0]
+    assert make(Linear, 3, kv_use=1.0)._costs(decision, np.arange(3), new).tolist() == [0.5, 0.1, 0.3]
