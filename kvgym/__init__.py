@@ -22,11 +22,15 @@ ENVS: dict[str, str] = {
 """Environment id -> entry point; a string, so that nothing is compiled before `gymnasium.make`."""
 
 
+VECTOR_ENVS: dict[str, str] = {"kvgym/Routing-v0": "kvgym.envs.vector:RoutingVectorEnv"}
+"""Environment id -> entry point for `gymnasium.make_vec`."""
+
+
 def register_envs() -> None:
     """Register kvgym's environments with Gymnasium; ids that are registered already are left alone."""
     for name, entry_point in ENVS.items():
         if name not in gymnasium.registry:
-            gymnasium.register(id=name, entry_point=entry_point)
+            gymnasium.register(id=name, entry_point=entry_point, vector_entry_point=VECTOR_ENVS.get(name))
 
 
 def __getattr__(name: str) -> Any:

@@ -83,7 +83,7 @@ def encode(decision: Decision) -> dict[str, np.ndarray]:
     rows = np.empty((workers, len(WORKER_FEATURES)), np.float32)
     reported = decision.running, decision.queued, decision.kv_used_tokens, decision.hit_tokens
     running, queued, used, hit = (np.zeros(workers, np.int64) if part is None else part for part in reported)
-    _fill(
+    write_features(
         decision.prompt_tokens,
         decision.max_new_tokens,
         decision.turn,
@@ -126,7 +126,7 @@ def _share(part: float, whole: float) -> float:
 
 
 @njit()
-def _fill(
+def write_features(
     prompt: int,
     max_new: int,
     turn: int,

@@ -63,6 +63,12 @@ class CacheKnowledge:
         if self._events is None:
             self._sent[router].insert(worker, node, time_s)
 
+    @property
+    def only(self) -> PrefixIndex:
+        """The index of the only router, where there are no events."""
+        (index,) = self._sent
+        return index
+
     def fork(self) -> CacheKnowledge:
         """Return an independent copy over the same forest."""
         return copy.deepcopy(self, {id(self._forest): self._forest})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 from kvgym.workloads.regions import with_regions
+
+if TYPE_CHECKING:
+    from kvgym.sim.episodes import Episode
 
 _VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn priority tenant region"
 _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
@@ -88,12 +91,22 @@ class SimulatedBackend:
             self._router_of,
             stream_seed(seed, "scrapes"),
         )
-        exact = signals.observability == "exact"
-        self._known = None if exact else CacheKnowledge(signals, workload.forest, cluster.capacities, seed)
+        self.exact = signals.observability == "exact"
+        self._known = None if self.exact else CacheKnowledge(signals, workload.forest, cluster.capacities, seed)
         self._mask = np.ones(cluster.workers, bool)
         self._mask.flags.writeable = False
         # None: nothing fails, so nothing is looked up
         self._incarnation = np.zeros(cluster.workers, np.int64) if cluster.schedule else None
+
+    @property
+    def batchable(self) -> bool:
+        """Whether `kvgym.backends.batch` can step this one together with others.
+
+        It covers fleets that stay as they are, with metrics, one router, and no KV events.
+        """
+        signals = self.signals
+        simple = signals.metrics and signals.routers == 1 and signals.observability != "events"
+        return simple and not self.cluster.schedule
 
     @property
     def spec(self) -> FleetSpec:
@@ -214,6 +227,18 @@ class SimulatedBackend:
             resident=resident(cache),
             prefix=int(prefixes_of(cache.nodes, np.array([node]))[0]),
         )
+
+    def episode(self) -> Episode:
+        """Return all arrays of this episode, for `kvgym.sim.episodes`; they are replaced when they grow."""
+        from kvgym.sim.episodes import NO_MEMORY, Episode, Memory
+
+        memory = NO_MEMORY if self._known is None else Memory(self._known.only.tags, self._known.only.limits)
+        return Episode(self.engine.cache, self.engine.sim, memory)
+
+    def grow_memory(self) -> None:
+        """Make room for one more prompt in the router's memory."""
+        if self._known is not None:
+            self._known.only.reserve(int(self.workload.forest.nodes["level"].max()))
 
     def fork(self) -> SimulatedBackend:
         """Return an independent copy at the same point with the same random numbers."""

@@ -188,7 +188,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         """
         if self.decision is None:
             raise SimulationError("no request waits for a worker; call reset() first")
-        before, worker, mask = self._progress, _as_index(action), self.decision.mask
+        before, worker, mask = self._progress, as_index(action), self.decision.mask
         if not (0 <= worker < len(mask) and mask[worker]):
             worker = int(np.argmax(mask))
             self._invalid += 1
@@ -234,6 +234,11 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         for name in ("_np_random", "action_space", "observation_space"):
             setattr(twin, name, copy.deepcopy(getattr(self, name)))
         return twin
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of this episode."""
+        return self._episode
 
     @property
     def _episode(self) -> Backend:
@@ -290,7 +295,7 @@ def _check_render_mode(mode: str | None, known: list[str]) -> str | None:
     return mode
 
 
-def _as_index(action: Any) -> int:
+def as_index(action: Any) -> int:
     """Return an action as an integer; -1, which is no worker, for what is none (text, fractions, arrays of several)."""
     try:
         return operator.index(action.item() if isinstance(action, np.ndarray) and action.size == 1 else action)

@@ -102,6 +102,38 @@ def bench_env(steps: int = 20_000) -> float:
     return steps / best_of(3, lambda: None, work)
 
 
+def bench_vector(copies: int = 64) -> dict[str, float]:
+    """Return decisions per second of wall time of the vector environment on the default GSP, resets included.
+
+    A round-robin action, two episodes of each copy after a first one; with a new seed for each, and with seeds from a
+    pool of eight. Threads: one per CPU.
+    """
+    import gymnasium
+
+    import kvgym  # noqa: F401  registers the environments
+
+    speeds: dict[str, float] = {}
+    for case, pool in (("new seeds", None), ("seed pool", 8)):
+        envs = gymnasium.make_vec("kvgym/Routing-v0", copies, seed_pool=pool)
+        envs.reset(seed=0)
+        _play(envs, copies)
+        start = time.perf_counter()
+        decisions = _play(envs, 2 * copies)
+        speeds[case] = round(decisions / (time.perf_counter() - start))
+        envs.close()
+    return speeds
+
+
+def _play(envs: Any, episodes: int) -> int:
+    """Route in turn until so many episodes have ended; return the number of decisions."""
+    steps, ended, turn = 0, 0, np.arange(envs.num_envs)
+    workers = envs.single_action_space.n
+    while ended < episodes:
+        ended += int(envs.step((turn + steps) % workers)[2].sum())
+        steps += 1
+    return steps * envs.num_envs
+
+
 def bench_routing() -> dict[str, float]:
     """Return microseconds per decision of each routing controller (act and observe) on the default GSP, 4 workers."""
     workload = GSP().generate(1)
@@ -149,6 +181,7 @@ def measure() -> dict[str, Any]:
         "engine_requests_per_s": bench_engine(),
         "mooncake": bench_trace(),
         "routing_v0_steps_per_s": round(bench_env()),
+        "vector_decisions_per_s": bench_vector(),
         "routing_decision_us": bench_routing(),
         "memory_gib": {
             "1,000,000 requests on 16 workers": in_fresh_process(peak_memory_gib, 31_250, 32, 16, 48.0),

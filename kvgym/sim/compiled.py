@@ -33,6 +33,14 @@ def example_sim() -> Sim:
 SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None
 
 
+_DISPATCHERS: dict[Callable[..., Any], Any] = {}
+
+
+def callable_within(entry: Callable[..., Any]) -> Any:
+    """Return an entry point in the form in which compiled functions take it as an argument, a first-class function."""
+    return _DISPATCHERS.get(entry, entry)
+
+
 def entry_point(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator that compiles for a signature and hands out the compiled function itself.
 
@@ -41,7 +49,9 @@ def entry_point(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], 
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        (compiled,) = njit(result(*arguments))(function).overloads.values()
+        dispatcher = njit(result(*arguments))(function)
+        (compiled,) = dispatcher.overloads.values()
+        _DISPATCHERS[compiled.entry_point] = dispatcher
         return compiled.entry_point
 
     # Without the JIT numpy would warn of the unsigned overflows that hashing and random numbers are made of.

@@ -68,7 +68,7 @@ class Engine:
         self.policy: Policy = table("eviction").load(policy) if isinstance(policy, str) else policy
         if not isinstance(self.policy, Policy):
             raise ConfigError(f"eviction policy {policy!r} must be a kvgym.sim.policy.Policy, got {self.policy!r}")
-        self._bound = bind(self.policy)
+        self.bound = bind(self.policy)
         if options["page"][0] != workload.page_size:
             raise SimulationError(
                 f"the cluster's page size is {options['page'][0]}, the workload's forest has {workload.page_size}"
@@ -139,19 +139,24 @@ class Engine:
         return int(self.cache.clock["pending"][0])
 
     @property
+    def ended(self) -> int:
+        """Number of requests that have ended."""
+        return int(self.cache.clock["done"][0])
+
+    @property
     def now_s(self) -> float:
         """Simulated time."""
         return float(self.cache.clock["now_s"][0])
 
     def run(self) -> int:
         """Run to the next decision; return FINISHED, DECIDE or EVICT."""
-        return self._drive(lambda: self._entry.run(self.cache, self.sim, self._bound))
+        return self._drive(lambda: self._entry.run(self.cache, self.sim, self.bound))
 
     def run_rule(self, rule: int) -> int:
         """Run to the end with a compiled routing rule: 0 round robin, 1 least in flight."""
         from kvgym.sim.entry_rule import run_rule
 
-        return self._drive(lambda: run_rule(self.cache, self.sim, rule, self._bound))
+        return self._drive(lambda: run_rule(self.cache, self.sim, rule, self.bound))
 
     def _drive(self, call: Any) -> int:
         while True:
@@ -159,7 +164,7 @@ class Engine:
             if code == GROW:
                 self.cache = grow(self.cache)
             elif code == BROKEN:
-                raise SimulationError(self._post_mortem())
+                raise SimulationError(self.post_mortem())
             else:
                 return code
 
@@ -187,7 +192,7 @@ class Engine:
         worker = int(self.cache.clock["evict_worker"][0])
         if worker < 0:
             raise SimulationError("no worker waits for an eviction; call run() first")
-        return int(serve_eviction(self.cache, worker, self._bound))
+        return int(serve_eviction(self.cache, worker, self.bound))
 
     def fork(self) -> Engine:
         """Return an independent copy at the same point; the same actions give the same future."""
@@ -203,7 +208,7 @@ class Engine:
     def __getstate__(self) -> dict[str, Any]:
         """Everything but compiled code; a policy that has a name goes by it, so that nothing is compiled again."""
         state = dict(self.__dict__)
-        del state["_entry"], state["_bound"]
+        del state["_entry"], state["bound"]
         if self.policy_name:
             del state["policy"]
         return state
@@ -214,11 +219,11 @@ class Engine:
         self._entry = load_entry()
         if self.policy_name:
             self.policy = table("eviction").load(self.policy_name)
-        self._bound = bind(self.policy)
+        self.bound = bind(self.policy)
 
     def records(self, start: int = 0) -> np.ndarray:
         """Return RECORD rows of the requests that have ended, in order of completion, from number `start` on."""
-        rows = np.zeros(max(int(self.cache.clock["done"][0]) - start, 0), RECORD)
+        rows = np.zeros(max(self.ended - start, 0), RECORD)
         if len(rows):
             self._entry.records(self.sim, start, as_records(rows))
         return rows
@@ -245,7 +250,8 @@ class Engine:
         self.seen += len(rows)
         return rows
 
-    def _post_mortem(self) -> str:
+    def post_mortem(self) -> str:
+        """Return what is wrong after a run that ended as BROKEN."""
         from kvgym.sim.integrity import RULES, first_broken
 
         _, rule = first_broken(self.cache)

@@ -52,11 +52,12 @@ def not_a_policy(value: Any) -> str | None:
     return None if isinstance(value, Policy) else "a kvgym.sim.policy.Policy (four hooks, made as its module says)"
 
 
-def _example() -> Cache:
+def example_cache() -> Cache:
+    """Return a `Cache` of the shapes that the signatures are made from."""
     return new_cache(record_zeros(1, NODE), np.array([16]), record_zeros(1, OPTIONS), seed=0, slots=4, leaves=4)
 
 
-CACHE_TYPE = numba.typeof(_example()) if JIT_ON else None
+CACHE_TYPE = numba.typeof(example_cache()) if JIT_ON else None
 _SLOT = types.void(CACHE_TYPE, types.int64, types.int64) if JIT_ON else None
 _TOUCH = types.void(CACHE_TYPE, types.int64, types.int64, types.int64) if JIT_ON else None
 _EVICT = types.int64(CACHE_TYPE, types.int64, types.int64) if JIT_ON else None

@@ -23,7 +23,7 @@ import numpy as np
 from kvgym.errors import SimulationError
 from kvgym.jit import as_records
 from kvgym.sim import entry_index
-from kvgym.sim.tags import CHARS, TOKENS, USED, WORKER_MASK, more_tags, new_tags
+from kvgym.sim.tags import CHARS, TOKENS, USED, WORKER_MASK, Tags, more_tags, new_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +59,7 @@ class PrefixIndex:
         self.workers = workers
         self.max_chars = max_chars
         self.max_tokens = [UNBOUNDED] * workers if max_tokens is None else list(max_tokens)
+        self.limits = np.array(self.max_tokens, np.int64)
         self._tags = new_tags(workers, len(forest.nodes))
         self._splits = len(forest.splits)
 
@@ -71,6 +72,15 @@ class PrefixIndex:
     def tokens(self) -> np.ndarray:
         """Tokens under tags per worker, int64 (workers,); a live view, not to be written."""
         return self._tags.totals[TOKENS]
+
+    @property
+    def tags(self) -> Tags:
+        """The compiled part: another one after growth."""
+        return self._tags
+
+    def reserve(self, room: int) -> None:
+        """Make room for so many more tags."""
+        self._grow(room)
 
     @property
     def nbytes(self) -> int:

@@ -15,8 +15,16 @@ import numpy as np
 
 from kvgym.backends.base import Progress
 from kvgym.config import build, load_yaml
+from kvgym.envs.rewards.latency import latency
+from kvgym.envs.rewards.makespan import makespan
+from kvgym.envs.rewards.ttft import ttft
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.tables import table
+from kvgym.types import RECORD
+
+_OF_INTEGRALS: tuple[Any, ...] = (latency, makespan, ttft)
+"""Terms that are differences of integrals: given arrays, they answer for many episodes at once."""
+_NOTHING = np.zeros(0, RECORD)
 
 Term = Callable[[Progress, Progress, np.ndarray], float]
 
@@ -61,6 +69,24 @@ class WeightedReward:
         if not math.isfinite(total):
             raise SimulationError(f"reward terms must be finite numbers, got {terms}")
         return total, terms
+
+    def of_many(
+        self, before: Progress, after: Progress, ended: Callable[[int], np.ndarray]
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the rewards of one step of many episodes and their unweighted terms, float64 (episodes,).
+
+        Args:
+            before: as for one episode, but each field an array (episodes,).
+            after: likewise.
+            ended: returns the RECORD rows of an episode; asked once for each only if a term needs them.
+        """
+        if all(term in _OF_INTEGRALS for term in self._terms.values()):
+            terms: dict[str, Any] = {name: term(before, after, _NOTHING) for name, term in self._terms.items()}
+            return sum(weight * terms[name] for name, weight in self.weights.items()), terms
+        steps = enumerate(zip(np.column_stack(before), np.column_stack(after), strict=True))
+        found = [self(Progress(*b), Progress(*a), ended(i)) for i, (b, a) in steps]
+        terms = {name: np.array([each[name] for _, each in found]) for name in self.weights}
+        return np.array([total for total, _ in found]), terms
 
     def _add_own(self, given: Any) -> None:
         if not callable(given):
