@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -59,11 +59,9 @@ class RoutingController:
 
     def restarted(self, decision: Decision) -> list[int]:
         """Return the workers that have lost their caches since the last call of this episode, ascending."""
-        before, now = self._incarnation, decision.incarnation
-        if now is None:
-            return []
-        self._incarnation = now
-        return np.flatnonzero(now if before is None else now != before).tolist()
+        lost = lost_caches(self._incarnation, decision.incarnation)
+        self._incarnation = decision.incarnation
+        return lost
 
     def act(self, decision: Decision) -> int:
         """Return the chosen worker."""
@@ -71,6 +69,13 @@ class RoutingController:
 
     def observe(self, records: np.ndarray) -> None:
         """Ignore completions: most heuristics read all they need from the decision."""
+
+
+def lost_caches(before: np.ndarray | None, now: np.ndarray | None) -> list[int]:
+    """Return the workers that were started anew between two `Decision.incarnation`, ascending; None: none ever was."""
+    if now is None:
+        return []
+    return np.flatnonzero(now if before is None else now != before).tolist()
 
 
 def allowed_workers(mask: np.ndarray) -> np.ndarray:
@@ -153,11 +158,13 @@ class ModelController:
         model: a trained SB3 or sb3-contrib model, or anything with the same `predict`.
         deterministic: take the most likely action; False samples, after seeding the model (and with it torch and
             numpy) at every reset.
+        encode: decision -> observation; none: `kvgym.encoding.encode`.
     """
 
-    def __init__(self, model: Any, deterministic: bool = True) -> None:
+    def __init__(self, model: Any, deterministic: bool = True, encode: Callable[[Decision], Any] | None = None) -> None:
         self.model = model
         self.deterministic = deterministic
+        self._encode = encode
         self._maskable = "action_masks" in inspect.signature(model.predict).parameters
         self._state: Any = None
         self._start = True
@@ -172,9 +179,10 @@ class ModelController:
         """Return the model's choice for the encoded decision."""
         from kvgym.encoding import encode
 
+        observation = (self._encode or encode)(decision)
         masks = {"action_masks": decision.mask} if self._maskable else {}
         action, self._state = self.model.predict(
-            encode(decision),
+            observation,
             state=self._state,
             episode_start=np.array([self._start]),
             deterministic=self.deterministic,

@@ -6,15 +6,36 @@ These three remember what they sent where in a text tree (`text_tree`), which do
 `cache_aware_tuned` is the first with other constants. `lbgr` is LBGR in the paper's form: tokens, measured speeds
 (`service_rate`), a learned residual (`bounded_rls`), an index of the caches' size (`cache_model`). `session_affinity`
 sticks to sessions. `dynamo`, `llmd` (both in `linear`) and `lmetric` score what the decision says about the caches;
-`power_of_two` compares two workers only.
+`power_of_two` compares two workers only. `blend` weighs the router's own account of the workers (`work_model`).
+`learned` plays a trained model (`controllers.learned`); the path of its .zip file is a name too.
 A new router is one file and one line here; a user's own is named as ``module:attr``.
 """
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 from kvgym.registry import Registry
 
-ROUTING = Registry(
+
+class _Routers(Registry):
+    """A name table in which the path of a saved model is a name as well."""
+
+    def path(self, name: str) -> str:
+        """Return the ``module:attr`` that `name` stands for; raises as `Registry.path`."""
+        return super().path("learned" if _is_model(name) else name)
+
+    def load(self, name: str) -> Any:
+        """Return a router's class, for ``FOLDER/FILE.zip`` what makes the learned router of that file."""
+        return functools.partial(super().load("learned"), path=name) if _is_model(name) else super().load(name)
+
+
+def _is_model(name: Any) -> bool:
+    return isinstance(name, str) and name.endswith(".zip")
+
+
+ROUTING = _Routers(
     "routing controller",
     {
         "random": "controllers.routing.random:Random",
@@ -30,6 +51,9 @@ ROUTING = Registry(
         "lmetric": "controllers.routing.lmetric:LMetric",
         "cache_aware_tuned": "controllers.routing.cache_aware_tuned:CacheAwareTuned",
         "session_affinity": "controllers.routing.session_affinity:SessionAffinity",
+        "blend": "controllers.routing.blend:Blend",
+        # needs the option `path`
+        "learned": "controllers.learned.model:Learned",
     },
     group="kvgym.routing",
     check="kvgym.contracts:routing_controller",

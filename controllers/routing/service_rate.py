@@ -56,6 +56,10 @@ class ServiceRate:
         """Seconds per request, per 1,000 cached and per 1,000 uncached tokens, float64 (workers, 3); a live view."""
         return self._fit.theta
 
+    def oldest_s(self, now_s: float) -> np.ndarray:
+        """Return when the oldest unanswered request of each worker was sent, float64 (workers,); `now_s` if none is."""
+        return np.array([queue[0].sent_s if queue else now_s for queue in self._queue])
+
     def sent(self, worker: int, time_s: float, cached: float, uncached: float) -> _Sent:
         """Note a request sent to `worker` (thousands of tokens); give what this returns to `ended`."""
         entry = _Sent(time_s, cached, uncached)

@@ -218,6 +218,12 @@ def data_files(source: WorkloadSource) -> list[Path]:
     return [locate(name) for field in ("path", "tokenizer") if (name := getattr(source, field, None))]
 
 
+def model_files(cell: Cell) -> list[Path]:
+    """Return the file of a learned router (`controllers.learned.model`): a changed model is another router."""
+    given = cell.controller if cell.controller.endswith(".zip") else cell.options.get("path")
+    return [Path(given)] if given and Path(given).is_file() else []
+
+
 def _cell(
     workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair, config: CompareConfig
 ) -> Cell:

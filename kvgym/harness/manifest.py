@@ -13,7 +13,7 @@ from typing import Any
 
 import kvgym
 from kvgym.config import to_plain
-from kvgym.harness.grid import Cell, CompareConfig, data_files
+from kvgym.harness.grid import Cell, CompareConfig, data_files, model_files
 from kvgym.sources import package_files
 from kvgym.tables import table
 
@@ -27,7 +27,8 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
     ``identity`` fingerprints what the results depend on (configuration, code, data) except the seeds, so that a folder
     can be resumed with more of them but never with other code.
     """
-    data = {str(path): _sha256([path]) for path in sorted({path for cell in cells for path in data_files(cell.source)})}
+    files = {path for cell in cells for path in (*data_files(cell.source), *model_files(cell))}
+    data = {str(path): _sha256([path]) for path in sorted(files)}
     code = _source_hash(cells)
     given = {key: value for key, value in to_plain(config).items() if key != "seeds"}
     content: dict[str, Any] = {"config": given, "cells": [cell.plain for cell in cells], "code": code, "data": data}

@@ -102,7 +102,7 @@ def make_controller(cell: Cell) -> Any:
     """Return a new routing controller for `cell`.
 
     Raises:
-        ConfigError: its constructor does not take the cell's options.
+        ConfigError: its constructor does not take the cell's options, or it cannot play the cell's fleet.
     """
     factory = table("routing").load(cell.controller)
     options = cell.options
@@ -116,6 +116,8 @@ def make_controller(cell: Cell) -> Any:
         raise ConfigError(
             f"routing controller {cell.controller!r} has no {missing[0]}(); see controllers.base.Controller"
         )
+    if hasattr(controller, "check_workers"):  # a model may be made for one size of fleet
+        controller.check_workers(cell.fleet.workers)
     return controller
 
 

@@ -3,7 +3,8 @@
 A source is a frozen dataclass whose fields are its configuration (configs/workloads) and whose
 `generate(seed, page_size)` returns a Workload: generated (`gsp`), written out (`fixed`), or read from a file of real
 requests (`sharegpt` text, `mooncake` traces, `blocks` session files, `imported` logs of one's own, which `traffic` has
-prepared). `forest` holds which prompts share what; `arrivals` and `sessions` say when they are sent.
+prepared). `varied` draws fields of another one anew for each seed. `forest` holds which prompts share what; `arrivals`
+and `sessions` say when they are sent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ WORKLOADS = Registry(
         "imported": "kvgym.workloads.imported:Imported",
         "mooncake": "kvgym.workloads.mooncake:Mooncake",
         "sharegpt": "kvgym.workloads.sharegpt:ShareGPT",
+        "varied": "kvgym.workloads.varied:Varied",
     },
     group="kvgym.workloads",
     check="kvgym.contracts:workload_source",

@@ -5,6 +5,7 @@ import pytest
 from kvgym.config import preset_folder, preset_names, to_plain
 from kvgym.errors import ConfigError, UnknownNameError, WorkloadError
 from kvgym.harness.grid import baseline_labels, expand, load_compare
+from kvgym.harness.manifest import make_manifest
 
 GSP = {"use": {"source": "gsp", "groups": 4, "prompts_per_group": 2, "lens": [64, 128]}, "name": "tiny"}
 TWO = {"use": {"workers": 2, "capacity_tokens": 1000}, "name": "two"}
@@ -150,3 +151,17 @@ def test_signals__are_part_of_what_determines_the_results():
     assert stale.file_stem(0) != plain.file_stem(0)
     with pytest.raises(ConfigError, match=r"unknown key 'scrape' in compare.signals; did you mean 'scrape_s'"):
         load_compare({**BASE, "signals": {"scrape": 5.0}})
+
+
+@pytest.mark.parametrize("by_path", [True, False])
+def test_identity__follows_the_content_of_a_model_file(tmp_path, by_path):
+    model = tmp_path / "m.zip"
+    entry = str(model) if by_path else {"use": "learned", "options": {"path": str(model)}}
+    config = load_compare({**BASE, "routing": [entry]})
+    cells, _ = expand(config)
+    made = []
+    for content in (b"one", b"two", b"one"):
+        model.write_bytes(content)
+        made.append(make_manifest(config, cells, []))
+    assert made[0]["identity"] == made[2]["identity"] != made[1]["identity"]
+    assert str(model) in made[0]["data_sha256"]

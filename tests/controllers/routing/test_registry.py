@@ -14,7 +14,7 @@ from kvgym.types import DONE
 from kvgym.workloads.gsp import GSP
 
 NAMES = ["random", "round_robin", "shortest_queue", "cache_aware", "cache_aware_014", "lbgr_release", "lbgr"]
-NAMES += ["power_of_two", "dynamo", "llmd", "lmetric", "cache_aware_tuned", "session_affinity"]
+NAMES += ["power_of_two", "dynamo", "llmd", "lmetric", "cache_aware_tuned", "session_affinity", "blend"]
 
 
 def test_registry__unknown_name_lists_known_ones_and_the_nearest():
@@ -24,7 +24,7 @@ def test_registry__unknown_name_lists_known_ones_and_the_nearest():
 
 
 def test_registry__holds_exactly_the_documented_names():
-    assert list(ROUTING) == NAMES
+    assert list(ROUTING) == [*NAMES, "learned"]
 
 
 @pytest.mark.parametrize("name", NAMES)
