@@ -15,8 +15,8 @@ class GroupBuffer(DictRolloutBuffer):
     """Subtracts from each advantage its mean over the group at the same step.
 
     Environments ``k * group`` to ``(k + 1) * group - 1`` must play the same episodes (`scripts/train_sb3.py` sees to
-    it), on a fleet without a schedule. One step is one arrival, so they stay aligned; what is left after the subtraction is what the choices did and
-    not what the arrivals brought. The value targets stay as they are.
+    it), on a fleet without a schedule. One step is then one arrival, so they stay aligned; what is left after the
+    subtraction is what the choices did and not what the arrivals brought. The value targets stay as they are.
 
     Args:
         args: as of `DictRolloutBuffer`.

@@ -42,6 +42,8 @@ class Learned:
     """
 
     def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"path must be that of a model file (.zip), got {path!r}")
         self.path = Path(path)
         self.policy = _load_policy(self.path)
         space = self.policy.observation_space
@@ -103,7 +105,7 @@ def _load_policy(path: Path) -> Any:
             f"a learned controller needs stable-baselines3: pip install 'kvgym[train]' ({error})"
         ) from error
     if not path.is_file():
-        raise ConfigError(f"no model file {path}; give the .zip that model.save or scripts/train_sb3.py wrote")
+        raise ConfigError(f"path: no model file {path}; give the .zip that model.save or scripts/train_sb3.py wrote")
     try:
         with zipfile.ZipFile(path) as archive:
             names = json.loads(archive.read("data"))
