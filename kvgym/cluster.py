@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from kvgym.config import build, load_config, option
 from kvgym.errors import ConfigError
+from kvgym.live import LiveConfig
 from kvgym.schedule import FleetEvent, check_schedule
 
 MOST_WORKERS, MOST_TOKENS, MOST_SPEED, MOST_DELAY_S = 100_000, 1 << 40, 1e6, 1e6
@@ -50,6 +51,7 @@ class ClusterConfig:
     network_s: float | tuple[float, ...] | dict[str, float | tuple[float, ...]] = option(
         0.0, "one way from client to worker: one value, one per worker, or a map region -> one of these", "s"
     )
+    live: LiveConfig | None = option(None, "where the real servers are, for backend sglang")
 
     def __post_init__(self) -> None:
         for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):

@@ -37,3 +37,7 @@ class MissingDependencyError(KVGymError, ImportError):
 
 class ResultsError(KVGymError, RuntimeError):
     """Raised when an output folder cannot be written or holds results of another run."""
+
+
+class BackendError(KVGymError, RuntimeError):
+    """Raised when a live server cannot be started, reached or used; names its address and what to check."""

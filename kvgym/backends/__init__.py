@@ -1,4 +1,4 @@
-"""Backends: where requests are served. `simulated` is the compiled engine in virtual time."""
+"""Backends: where requests are served: `simulated`, the compiled engine in virtual time, or `sglang`, real servers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from kvgym.registry import Registry
 
 BACKENDS = Registry(
     "backend",
-    {"simulated": "kvgym.backends.simulated:SimulatedBackend"},
+    {
+        "simulated": "kvgym.backends.simulated:SimulatedBackend",
+        "sglang": "kvgym.backends.sglang.backend:LiveBackend",
+    },
     group="kvgym.backends",
     check="kvgym.contracts:backend",
 )

@@ -1,0 +1,259 @@
+"""The live backend: the workload's requests on real SGLang servers, in wall time, behind the backend contract.
+
+Open-loop requests leave at their arrival times (divided by `time_scale`), closed-loop turns after the real answers. All
+times of records are wall seconds since the first decision, as the client sees them.
+
+What is lost on the way (no connection, a broken or silent stream, HTTP 429 and 5xx) comes back as a new decision after
+`retry_delay_s`, at most `retries` times; then it ends as FAILED, as do the later turns of its session. HTTP 400 and 413
+end as REJECTED. A wrong API key ends the run. A server that refuses connections, breaks a stream or stays silent for
+two polls is masked until a poll succeeds; if a connection had been refused, it counts as restarted with an empty cache.
+"""
+
+from __future__ import annotations
+
+import heapq
+import queue
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kvgym.backends.base import Progress
+from kvgym.backends.sglang import pool
+from kvgym.backends.sglang.channel import Channel
+from kvgym.backends.sglang.client import ANSWERED, LOST, REFUSED, Answer
+from kvgym.backends.sglang.launcher import api_key
+from kvgym.backends.sglang.ledger import Ledger
+from kvgym.backends.sglang.prompts import Prompts
+from kvgym.cluster import ClusterConfig
+from kvgym.errors import BackendError, ConfigError, SimulationError
+from kvgym.sim.prefix_index import PrefixIndex
+from kvgym.types import DONE, FAILED, REJECTED, Decision, FleetSpec
+from kvgym.workloads.base import Workload
+
+STATUS = {ANSWERED: DONE, REFUSED: REJECTED, LOST: FAILED}
+TICK_S = 0.05
+"""Longest wait before the state of the servers is looked at again."""
+
+
+class LiveBackend:
+    """One episode on a live fleet; servers that kvgym started stay up for the next episode.
+
+    Args:
+        workload: requests over a forest compiled for the cluster's page size.
+        cluster: the fleet; its `live` part says where it is.
+        eviction: eviction policy of the servers; attached servers must have it already.
+        seed: of the episode (the servers have seeds of their own).
+        observability: ``router``; a live server does not show its cache.
+        front: router in front of the servers that takes all requests, whatever worker is chosen; '' for none.
+        journal: file to which each ended request is appended as a JSON line at once; none: not kept.
+
+    Raises:
+        ConfigError: the cluster has no `live` part, or the observability is not to be had.
+        BackendError: the servers cannot be started or reached.
+    """
+
+    deterministic = False
+    forkable = False
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: ClusterConfig,
+        eviction: str,
+        seed: int,
+        observability: str = "router",
+        *,
+        front: str = "",
+        journal: Path | None = None,
+    ) -> None:
+        if cluster.live is None:
+            raise ConfigError("backend sglang needs a cluster with a `live` part (see kvgym.live.LiveConfig)")
+        if observability != "router":
+            raise ConfigError(f"backend sglang offers observability router, got {observability!r}")
+        self.workload, self.cluster, self.live = workload, cluster, cluster.live
+        self.servers = pool.acquire(cluster, eviction)
+        vocab_size = self.live.vocab_size or pool.vocabulary(self.servers[0])
+        self._prompts = Prompts(workload, vocab_size)
+        self._channel = Channel(self.live, [s.url for s in self.servers], api_key(self.live), front)
+        self._sent = PrefixIndex(workload.forest, len(self.servers))
+        self._ledger = Ledger(workload.requests, len(self.servers), journal)
+        self._bodies: dict[int, np.ndarray] = {}
+        self._due: list[tuple[float, int]] = []
+        self._backlog = 0
+        self._start_s, self._down_s = -1.0, -1.0
+        self._incarnation = np.zeros(len(self.servers), np.int64)
+        self._pending = -1
+        self._evicted_before: list[int] = []
+        self._channel.flush()
+        self._evicted_before = self._channel.evicted_tokens()
+
+    @property
+    def spec(self) -> FleetSpec:
+        """What a controller is told at reset; capacities are what the servers say."""
+        capacities = tuple(server.capacity_tokens for server in self.servers)
+        return FleetSpec(len(capacities), capacities, self.workload.page_size, self.workload.forest)
+
+    def run_to_decision(self) -> Decision | None:
+        """Wait until a request needs a worker; None when every request has ended.
+
+        Raises:
+            BackendError: a server wants another API key or is no SGLang server.
+        """
+        if self._start_s < 0:
+            self._begin()
+        while self._pending < 0:
+            self._take_answers(0.0)
+            if self._due and self._due[0][0] <= self._now_s() and self._someone_up():
+                _, self._pending = heapq.heappop(self._due)
+                self._ledger.enter(self._pending, self._now_s())
+                break
+            if not self._due and not self._ledger.inflight[0].any():
+                return None
+            self._take_answers(min(TICK_S, max(self._due[0][0] - self._now_s(), 0.0)) if self._due else TICK_S)
+        return self._decision()
+
+    def apply(self, worker: int) -> None:
+        """Send the waiting request to `worker`."""
+        r = self._pending
+        if r < 0:
+            raise SimulationError("no request waits for a route; call run_to_decision() first")
+        self._pending = -1
+        row = self.workload.requests[r]
+        if r not in self._bodies:
+            self._bodies[r] = self._prompts.ids(r)
+        self._ledger.send(r, worker, self._now_s())
+        self._sent.insert(worker, int(row["prompt_node"]), self._now_s())
+        output = int(row["output_tokens"]) if self.cluster.ignore_eos else int(row["max_new_tokens"])
+        sampling = {"temperature": 0, "max_new_tokens": output, "ignore_eos": self.cluster.ignore_eos}
+        body = {"input_ids": self._bodies[r].tolist(), "sampling_params": sampling}
+        self._channel.send(r, worker, body)
+
+    def progress(self) -> Progress:
+        """Return the time and the integrals up to now."""
+        return self._ledger.progress(self._now_s())
+
+    def completions(self) -> np.ndarray:
+        """Return RECORD rows that have ended since the last call."""
+        return self._ledger.completions()
+
+    def records(self) -> np.ndarray:
+        """Return RECORD rows of everything that has ended, in order of completion."""
+        return self._ledger.records()
+
+    def prompt(self, request: int) -> np.ndarray:
+        """Return the token ids that were sent for `request`, int32 (prompt_tokens,)."""
+        return self._bodies[request]
+
+    def stats(self) -> dict[str, Any]:
+        """Return per-worker lists and totals, named as those of the simulated backend.
+
+        ``busy_s`` is the time with at least one request at the server, ``evicted_tokens`` is read from its metrics.
+        """
+        evicted = zip(self._channel.evicted_tokens(), self._evicted_before, strict=True)
+        return self._ledger.stats() | {"evicted_tokens": [max(after - before, 0) for after, before in evicted]}
+
+    def close(self) -> None:
+        """Cancel what is on its way; servers that kvgym started stay up until the process ends."""
+        self._channel.close()
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._start_s
+
+    def _begin(self) -> None:
+        load = self.workload
+        first = load.heads if load.clients == 0 else load.heads[: load.clients]
+        self._backlog = len(first)
+        arrivals = load.requests["arrival_s"][first] / self.live.time_scale
+        self._due = sorted(zip(arrivals.tolist(), first.tolist(), strict=True))
+        self._start_s = time.monotonic()
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _decision(self) -> Decision:
+        r = self._pending
+        row = self.workload.requests[r]
+        running, queued, used, up, incarnation = self._channel.signals()
+        for worker in np.flatnonzero(incarnation != self._incarnation):
+            self._sent.remove_worker(int(worker))
+        self._incarnation = incarnation
+        node, most = int(row["prompt_node"]), int(row["prompt_tokens"]) - 1
+        page = self.workload.page_size
+        capacity = np.array([server.capacity_tokens for server in self.servers], np.int64)
+        return Decision(
+            time_s=self._now_s(),
+            request=r,
+            node=node,
+            prompt_tokens=int(row["prompt_tokens"]),
+            prompt_chars=int(row["prompt_chars"]),
+            max_new_tokens=int(row["max_new_tokens"]),
+            session=int(row["session"]),
+            turn=int(row["turn"]),
+            priority=int(row["priority"]),
+            tenant=int(row["tenant"]),
+            region=int(row["region"]),
+            inflight=self._ledger.inflight[0].copy(),
+            inflight_tokens=self._ledger.inflight[1].copy(),
+            running=running,
+            queued=queued,
+            kv_used_tokens=used,
+            kv_capacity_tokens=capacity,
+            mask=up if up.any() else np.ones(len(up), bool),
+            hit_tokens=np.minimum(self._sent.match_tokens(node), most // page * page),
+            incarnation=incarnation,
+        )
+
+    def _someone_up(self) -> bool:
+        if any(health.up for health in self._channel.health):
+            self._down_s = -1.0
+            return True
+        if self._down_s < 0:
+            self._down_s = self._now_s()
+        if self._now_s() - self._down_s > self.live.down_timeout_s:
+            while self._due and self._due[0][0] <= self._now_s():
+                self._end(heapq.heappop(self._due)[1], FAILED, -1)
+        return False
+
+    def _take_answers(self, wait_s: float) -> None:
+        """Process the answers that are there; with none, wait for one for at most `wait_s`."""
+        try:
+            self._take(self._channel.answers.get(timeout=wait_s) if wait_s else self._channel.answers.get_nowait())
+            while True:
+                self._take(self._channel.answers.get_nowait())
+        except queue.Empty:
+            return
+
+    def _take(self, message: Answer | int | BaseException) -> None:
+        if isinstance(message, BaseException):
+            failed = BackendError(f"the live client failed: {type(message).__name__} {message}")
+            raise message if isinstance(message, BackendError) else failed
+        if isinstance(message, int):
+            self._ledger.first_token(message, self._now_s())
+            return
+        r, worker = message.request, message.worker
+        self._ledger.back(r, worker, self._now_s())
+        if message.outcome == LOST:
+            self._channel.mark_broken(worker)
+            if self._ledger.attempts[r] <= self.cluster.retries:
+                heapq.heappush(self._due, (self._now_s() + self.cluster.retry_delay_s, r))
+                return
+        if message.outcome == ANSWERED:
+            self._prompts.answered(r, self._bodies[r], message.output_ids)
+        self._end(r, STATUS[message.outcome], worker, message)
+
+    def _end(self, r: int, status: int, worker: int, answer: Answer | None = None) -> None:
+        """Write the record of `r`, and release what waits for it; the later turns of a failed request fail with it."""
+        self._ledger.end(r, status, worker, self._now_s(), answer, self._start_s)
+        requests = self.workload.requests
+        follower = int(requests["next"][r])
+        while status == FAILED and follower >= 0:
+            self._ledger.end(follower, FAILED, -1, self._now_s())
+            follower = int(requests["next"][follower])
+        if follower < 0 and self.workload.clients and self._backlog < len(self.workload.heads):
+            follower = int(self.workload.heads[self._backlog])
+            self._backlog += 1
+        if follower >= 0:
+            heapq.heappush(self._due, (self._now_s() + float(requests["think_s"][follower]), follower))

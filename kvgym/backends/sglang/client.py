@@ -1,0 +1,140 @@
+"""Speaks to one SGLang server: streamed generation with times, health, loads, counters; every error has a meaning."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kvgym.errors import BackendError
+from kvgym.live import LiveConfig
+
+if TYPE_CHECKING:
+    import aiohttp
+
+ANSWERED, REFUSED, LOST = "answered", "refused", "lost"
+"""How a request ended at a server: with all its tokens; refused for good (HTTP 400 and 413: too long); or lost (no
+connection, broken or silent stream, HTTP 429 and 5xx), which may be sent again."""
+
+
+@dataclass
+class Answer:
+    """What came of one attempt; times are of `time.monotonic`, -1 where nothing came."""
+
+    request: int
+    worker: int
+    outcome: str
+    sent_s: float
+    first_s: float = -1.0
+    finish_s: float = -1.0
+    queue_s: float = 0.0  # in the server's waiting queue
+    cached_tokens: int = 0
+    prompt_tokens: int = 0
+    retractions: int = 0
+    output_ids: list[int] = field(default_factory=list)
+    label: str = ""  # --weight-version of the server that answered
+    error: str = ""
+
+
+def open_session(live: LiveConfig, api_key: str) -> aiohttp.ClientSession:
+    """Return an HTTP session with the limits, timeouts and the API key of `live`; call it inside the event loop."""
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=0, limit_per_host=live.connections, ssl=live.verify_tls)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=live.connect_timeout_s, sock_read=live.stall_timeout_s)
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers)
+
+
+async def generate(
+    session: aiohttp.ClientSession, url: str, body: dict[str, Any], answer: Answer, on_first: Callable[[], None]
+) -> Answer:
+    """Send one request (`body` of POST /generate), read its stream to the end, and fill in `answer`.
+
+    `on_first` is called at the first token.
+
+    Raises:
+        BackendError: the server wants another API key, or does not know the route: no retry would help.
+    """
+    import aiohttp
+
+    last: dict[str, Any] = {}
+    try:
+        async with session.post(f"{url}/generate", json={**body, "stream": True}) as response:
+            if response.status != 200:
+                return _refused(url, response.status, (await response.text())[:300], answer)
+            async for last in _events(response):
+                if answer.first_s < 0 and last.get("output_ids"):
+                    answer.first_s = time.monotonic()
+                    on_first()
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        answer.outcome, answer.error = LOST, f"{url}: {type(error).__name__} {error}"
+        return answer
+    answer.finish_s = time.monotonic()
+    meta = last.get("meta_info") or {}
+    reason = (meta.get("finish_reason") or {}).get("type")
+    if reason not in ("length", "stop"):
+        answer.outcome, answer.error = LOST, f"{url}: the stream ended without all its tokens ({reason})"
+        return answer
+    answer.outcome, answer.output_ids = ANSWERED, list(last["output_ids"])
+    answer.cached_tokens, answer.prompt_tokens = int(meta["cached_tokens"]), int(meta["prompt_tokens"])
+    answer.retractions, answer.queue_s = int(meta.get("num_retractions") or 0), float(meta.get("queue_time") or 0.0)
+    answer.label = str(meta.get("weight_version", ""))
+    return answer
+
+
+def _refused(url: str, status: int, text: str, answer: Answer) -> Answer:
+    if status in (401, 403):
+        raise BackendError(f"{url} answers {status}: wrong or missing API key; set live.api_key_variable")
+    if status == 404:
+        raise BackendError(f"{url} has no /generate: is it an SGLang server?")
+    answer.outcome = REFUSED if status in (400, 413) else LOST
+    answer.error = f"{url}: HTTP {status} {text}"
+    answer.finish_s = time.monotonic()
+    return answer
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    """Yield the JSON objects of a server-sent event stream; lines may be of any length."""
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:") and (payload := line[5:].strip()) != b"[DONE]":
+                event = json.loads(payload)
+                if "error" in event:
+                    raise ValueError(str(event["error"])[:300])
+                yield event
+
+
+async def get_json(session: aiohttp.ClientSession, url: str, timeout_s: float) -> Any:
+    """Return the JSON of a GET.
+
+    Raises:
+        aiohttp.ClientError, TimeoutError, OSError, ValueError: no usable answer.
+    """
+    import aiohttp
+
+    async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as response:
+        response.raise_for_status()
+        return await response.json(content_type=None)
+
+
+async def get_text(session: aiohttp.ClientSession, url: str, timeout_s: float) -> str:
+    """Return the text of a GET; raises as `get_json`."""
+    import aiohttp
+
+    async with session.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as response:
+        response.raise_for_status()
+        return await response.text()
+
+
+def counter(text: str, name: str) -> float:
+    """Return the sum of a Prometheus counter over its labels; 0 where it has not appeared yet."""
+    total = 0.0
+    for line in text.splitlines():
+        if line.startswith(name) and line[len(name) :][:1] in ("{", " "):
+            total += float(line.rpartition(" ")[2])
+    return total
