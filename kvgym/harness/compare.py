@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kvgym.errors import SimulationError
-from kvgym.harness.grid import Cell, baseline_labels, expand, load_compare
+from kvgym.harness.grid import SIMULATED, Cell, baseline_labels, expand, load_compare
 from kvgym.harness.manifest import make_manifest
 from kvgym.harness.page import write_page
 from kvgym.harness.report import write_markdown, write_tables
@@ -90,7 +90,12 @@ def _cpus() -> int:
 def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Console) -> None:
     if not tasks:
         return
-    with _progress(console, total, total - len(tasks)) as advance:
+    live = [task for task in tasks if task[0].backend != SIMULATED]
+    tasks = [task for task in tasks if task[0].backend == SIMULATED]
+    with _progress(console, total, total - len(tasks) - len(live)) as advance:
+        _run_live(live, store, advance)
+        if not tasks:
+            return
         if jobs == 1 or len(tasks) == 1:
             for task in tasks:
                 _run_task(task, store)
@@ -110,9 +115,24 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
             pool.shutdown(cancel_futures=True)
 
 
+def _run_live(tasks: list[Task], store: Store, advance: Callable[[], None]) -> None:
+    """Run live tasks one after another in this process, which owns the servers."""
+    if not tasks:
+        return
+    from kvgym.harness.live import by_servers, release
+
+    try:
+        for task in by_servers(tasks):
+            _run_task(task, store)
+            advance()
+    finally:
+        release()
+
+
 def _run_task(task: Task, store: Store) -> None:
     cell, seed = task
-    result = run(cell, seed)
+    journal = store.journal(cell, seed) if cell.backend != SIMULATED else None
+    result = run(cell, seed, journal=journal)
     store.save(cell, seed, result.records, result.samples, result.facts)
 
 

@@ -19,6 +19,9 @@ from kvgym.tables import table
 from kvgym.workloads.base import WorkloadSource
 from kvgym.workloads.rows import locate
 
+SIMULATED = "simulated"
+"""The backend whose runs can be repeated to the last bit."""
+
 
 @dataclass(frozen=True)
 class _WorkloadEntry:
@@ -36,6 +39,7 @@ class _ClusterEntry:
 
     use: str | dict[str, Any]
     name: str = option("", "label in tables; none: the preset's name")
+    backend: str = option("", "simulated or sglang; none: the comparison's")
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class CompareConfig:
         0.0, "what each decision takes in simulated time, or 'measured' (then no two runs are the same)", "s"
     )
     signals: SignalsConfig = option(DEFAULT_SIGNALS, "what the routers see, and how many there are")
+    backend: str = option("simulated", "where requests are served: simulated, or sglang (real servers)")
     notes: str = option("", "text for the report")
 
     def __post_init__(self) -> None:
@@ -107,7 +112,8 @@ class CompareConfig:
     @property
     def deterministic(self) -> bool:
         """Whether a rerun gives the same results."""
-        return self.charge_decision_time != "measured"
+        live = {self.backend, *(_entry(cluster, _ClusterEntry).backend for cluster in self.clusters)} - {"", SIMULATED}
+        return self.charge_decision_time != "measured" and not live
 
     @property
     def pairs(self) -> tuple[_Pair, ...]:
@@ -130,6 +136,7 @@ class Cell:
     published: Mapping[str, float]
     charge_decision_time: Charge = 0.0
     signals: SignalsConfig = DEFAULT_SIGNALS
+    backend: str = SIMULATED
 
     @property
     def labels(self) -> tuple[str, str, str, str]:
@@ -147,6 +154,7 @@ class Cell:
             "eviction": self.eviction,
             "charge_decision_time": self.charge_decision_time,
             "signals": to_plain(self.signals),
+            "backend": self.backend,
         }
 
 
@@ -201,8 +209,13 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
             cluster = _entry(entry, _ClusterEntry)
             fleet = resolve_cluster(cluster.use)
             resolve_cost(fleet.cost)
+            backend = cluster.backend or config.backend
+            table("backends").load(backend)
             fleet_label = cluster.name or _label(cluster.use, "cost")
-            cells += [_cell(label, source, fleet_label, fleet, pair, config) for pair in config.pairs]
+            for pair in config.pairs:
+                if backend == SIMULATED and _needs_server(pair):
+                    continue
+                cells.append(_cell(label, source, fleet_label, fleet, pair, config, backend))
     if not cells:
         raise ConfigError(f"every workload is left out: {'; '.join(skipped)}")
     _check_cells(cells)
@@ -225,8 +238,18 @@ def model_files(cell: Cell) -> list[Path]:
 
 
 def _cell(
-    workload: str, source: WorkloadSource, cluster: str, fleet: ClusterConfig, pair: _Pair, config: CompareConfig
+    workload: str,
+    source: WorkloadSource,
+    cluster: str,
+    fleet: ClusterConfig,
+    pair: _Pair,
+    config: CompareConfig,
+    backend: str,
 ) -> Cell:
+    if backend != SIMULATED and config.charge_decision_time != 0.0:
+        raise ConfigError(f"charge_decision_time must be 0 with backend {backend}: real decisions take real time")
+    if backend != SIMULATED and fleet.live is None:
+        raise ConfigError(f"backend {backend} needs a cluster with a `live` part, {cluster} has none")
     routing = _entry(pair.routing, _RoutingEntry)
     return Cell(
         workload=workload,
@@ -240,7 +263,13 @@ def _cell(
         published=pair.published,
         charge_decision_time=config.charge_decision_time,
         signals=config.signals,
+        backend=backend,
     )
+
+
+def _needs_server(pair: _Pair) -> bool:
+    """Whether the pair's routing is a real router, which has nothing to do in a simulation."""
+    return bool(getattr(table("routing").load(_entry(pair.routing, _RoutingEntry).use), "live_only", False))
 
 
 def _check_cells(cells: list[Cell]) -> None:

@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import ConfigError
 from kvgym.harness.charge import DecisionClock
-from kvgym.harness.grid import Cell
+from kvgym.harness.grid import SIMULATED, Cell
 from kvgym.harness.routers import make_routers
 from kvgym.harness.samples import LoadSampler, Samples
 from kvgym.tables import table
@@ -55,7 +56,9 @@ Watcher = Callable[[Backend, Decision, int], None]
 """Called after each route with the backend, what was decided and for which worker."""
 
 
-def run(cell: Cell, seed: int, watcher: Watcher | None = None, controller: Any = None) -> RunResult:
+def run(
+    cell: Cell, seed: int, watcher: Watcher | None = None, controller: Any = None, journal: Path | None = None
+) -> RunResult:
     """Run `cell` with `seed`.
 
     The seed alone determines workload, arrivals and engine, so every controller of a comparison meets the same
@@ -66,11 +69,23 @@ def run(cell: Cell, seed: int, watcher: Watcher | None = None, controller: Any =
         seed: of the episode.
         watcher: may look on.
         controller: routes in place of a new one made by the cell's name.
+        journal: file to which a live run appends each ended request at once.
     """
     workload = _generate(_Key(cell.source), seed, cell.fleet.page_size)
     make = (lambda: make_controller(cell)) if controller is None else (lambda: controller)
     controller = make_routers(make, cell.signals.routers)
-    backend = SimulatedBackend(workload, cell.fleet, cell.eviction, seed, cell.signals)
+    if cell.backend == SIMULATED:
+        simulated = SimulatedBackend(workload, cell.fleet, cell.eviction, seed, cell.signals)
+        return _play(cell, seed, workload, controller, simulated, watcher)
+    from kvgym.harness.live import open_live
+
+    with open_live(cell, seed, workload, controller, journal) as backend:
+        return _play(cell, seed, workload, controller, backend, watcher)
+
+
+def _play(
+    cell: Cell, seed: int, workload: Workload, controller: Any, backend: Backend, watcher: Watcher | None
+) -> RunResult:
     clock, charged = time.perf_counter, DecisionClock(cell.charge_decision_time)
     predicted_s = np.full(len(workload.requests), -1.0)
     controller.reset(backend.spec, seed)

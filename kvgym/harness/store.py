@@ -100,6 +100,12 @@ class Store:
         """Return whether the run is finished (its files are checked by `load`)."""
         return self._paths(cell, seed)[-1].exists()
 
+    def journal(self, cell: AnyCell, seed: int) -> Path:
+        """Return the file for requests of a live run as they end, emptied of an earlier, unfinished run."""
+        path = self._paths(cell, seed)[-1].with_suffix(".jsonl")
+        write_text(path, "")
+        return path
+
     def save(self, cell: AnyCell, seed: int, records: np.ndarray, samples: Samples, facts: dict[str, Any]) -> None:
         """Write a finished run: its records and samples, then `facts` (plain data) as the mark that it is finished.
 

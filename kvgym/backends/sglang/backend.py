@@ -11,6 +11,7 @@ two polls is masked until a poll succeeds; if a connection had been refused, it 
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import queue
 import time
@@ -19,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.backends.base import Progress
+from kvgym.backends.base import Load, Progress, Snapshot
+from kvgym.backends.knowledge import CacheKnowledge
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.channel import Channel
 from kvgym.backends.sglang.client import ANSWERED, LOST, REFUSED, Answer
@@ -28,7 +30,8 @@ from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError, SimulationError
-from kvgym.sim.prefix_index import PrefixIndex
+from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
+from kvgym.sim.occupancy import prefixes_of
 from kvgym.types import DONE, FAILED, REJECTED, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 
@@ -45,7 +48,7 @@ class LiveBackend:
         cluster: the fleet; its `live` part says where it is.
         eviction: eviction policy of the servers; attached servers must have it already.
         seed: of the episode (the servers have seeds of their own).
-        observability: ``router``; a live server does not show its cache.
+        signals: how much the router remembers (`index_tokens`); all else is as real as it is.
         front: router in front of the servers that takes all requests, whatever worker is chosen; '' for none.
         journal: file to which each ended request is appended as a JSON line at once; none: not kept.
 
@@ -63,27 +66,29 @@ class LiveBackend:
         cluster: ClusterConfig,
         eviction: str,
         seed: int,
-        observability: str = "router",
+        signals: SignalsConfig = DEFAULT_SIGNALS,
         *,
         front: str = "",
         journal: Path | None = None,
     ) -> None:
         if cluster.live is None:
             raise ConfigError("backend sglang needs a cluster with a `live` part (see kvgym.live.LiveConfig)")
-        if observability != "router":
-            raise ConfigError(f"backend sglang offers observability router, got {observability!r}")
+        if dataclasses.replace(signals, index_tokens=None) != DEFAULT_SIGNALS:
+            raise ConfigError(
+                "backend sglang takes no signals but index_tokens: one router with its own memory, and metrics as old "
+                "as live.poll_s makes them"
+            )
         self.workload, self.cluster, self.live = workload, cluster, cluster.live
         self.servers = pool.acquire(cluster, eviction)
         vocab_size = self.live.vocab_size or pool.vocabulary(self.servers[0])
         self._prompts = Prompts(workload, vocab_size)
         self._channel = Channel(self.live, [s.url for s in self.servers], api_key(self.live), front)
-        self._sent = PrefixIndex(workload.forest, len(self.servers))
+        self._known = CacheKnowledge(signals, workload.forest, self.spec.capacity_tokens, seed)
         self._ledger = Ledger(workload.requests, len(self.servers), journal)
         self._bodies: dict[int, np.ndarray] = {}
         self._due: list[tuple[float, int]] = []
         self._backlog = 0
         self._start_s, self._down_s = -1.0, -1.0
-        self._incarnation = np.zeros(len(self.servers), np.int64)
         self._pending = -1
         self._evicted_before: list[int] = []
         self._channel.flush()
@@ -114,8 +119,8 @@ class LiveBackend:
             self._take_answers(min(TICK_S, max(self._due[0][0] - self._now_s(), 0.0)) if self._due else TICK_S)
         return self._decision()
 
-    def apply(self, worker: int) -> None:
-        """Send the waiting request to `worker`."""
+    def apply(self, worker: int, delay_s: float = 0.0) -> None:
+        """Send the waiting request to `worker`, after `delay_s` wall seconds."""
         r = self._pending
         if r < 0:
             raise SimulationError("no request waits for a route; call run_to_decision() first")
@@ -124,15 +129,20 @@ class LiveBackend:
         if r not in self._bodies:
             self._bodies[r] = self._prompts.ids(r)
         self._ledger.send(r, worker, self._now_s())
-        self._sent.insert(worker, int(row["prompt_node"]), self._now_s())
+        self._known.sent(0, worker, int(row["prompt_node"]), self._now_s())
         output = int(row["output_tokens"]) if self.cluster.ignore_eos else int(row["max_new_tokens"])
         sampling = {"temperature": 0, "max_new_tokens": output, "ignore_eos": self.cluster.ignore_eos}
         body = {"input_ids": self._bodies[r].tolist(), "sampling_params": sampling}
-        self._channel.send(r, worker, body)
+        self._channel.send(r, worker, body, delay_s)
 
     def progress(self) -> Progress:
         """Return the time and the integrals up to now."""
         return self._ledger.progress(self._now_s())
+
+    def load(self) -> Load:
+        """Return what the last polls say that each worker carries."""
+        used = self._channel.signals()[2]
+        return Load(used / np.array(self.spec.capacity_tokens), np.array(self._ledger.stats()["retractions"]))
 
     def completions(self) -> np.ndarray:
         """Return RECORD rows that have ended since the last call."""
@@ -153,6 +163,29 @@ class LiveBackend:
         """
         evicted = zip(self._channel.evicted_tokens(), self._evicted_before, strict=True)
         return self._ledger.stats() | {"evicted_tokens": [max(after - before, 0) for after, before in evicted]}
+
+    def snapshot(self, node: int) -> Snapshot:
+        """Return what the last polls say of the fleet; what is cached of which prefix, servers do not tell."""
+        running, queued, used, _, _ = self._channel.signals()
+        return Snapshot(
+            requests=len(self.workload.requests),
+            routed=int((self._ledger.attempts > 0).sum()),
+            inflight=self._ledger.inflight[0].copy(),
+            running=running,
+            queued=queued,
+            kv_used_tokens=used,
+            kv_capacity_tokens=np.array(self.spec.capacity_tokens, np.int64),
+            resident=np.zeros((0, 3), np.int64),
+            prefix=int(prefixes_of(self.workload.forest.nodes, np.array([node]))[0]),
+        )
+
+    def fork(self) -> LiveBackend:
+        """Refuse.
+
+        Raises:
+            SimulationError: always: a running server can't be copied.
+        """
+        raise SimulationError("a live fleet can't be forked; use backend simulated")
 
     def close(self) -> None:
         """Cancel what is on its way; servers that kvgym started stay up until the process ends."""
@@ -177,9 +210,7 @@ class LiveBackend:
         r = self._pending
         row = self.workload.requests[r]
         running, queued, used, up, incarnation = self._channel.signals()
-        for worker in np.flatnonzero(incarnation != self._incarnation):
-            self._sent.remove_worker(int(worker))
-        self._incarnation = incarnation
+        self._known.see(incarnation)
         node, most = int(row["prompt_node"]), int(row["prompt_tokens"]) - 1
         page = self.workload.page_size
         capacity = np.array([server.capacity_tokens for server in self.servers], np.int64)
@@ -202,7 +233,7 @@ class LiveBackend:
             kv_used_tokens=used,
             kv_capacity_tokens=capacity,
             mask=up if up.any() else np.ones(len(up), bool),
-            hit_tokens=np.minimum(self._sent.match_tokens(node), most // page * page),
+            hit_tokens=np.minimum(self._known.match_tokens(0, node), most // page * page),
             incarnation=incarnation,
         )
 

@@ -54,10 +54,10 @@ class Channel:
         self._session = self._call(self._open(api_key))
         self._polls = [asyncio.run_coroutine_threadsafe(self._poll(w), self._loop) for w in range(len(urls))]
 
-    def send(self, request: int, worker: int, body: dict[str, Any]) -> None:
+    def send(self, request: int, worker: int, body: dict[str, Any], delay_s: float = 0.0) -> None:
         """Send a request; through `answers` come its number at the first token, and its `Answer` at the end."""
         answer = Answer(request, worker, "", time.monotonic())
-        asyncio.run_coroutine_threadsafe(self._send(self.front or self.urls[worker], body, answer), self._loop)
+        asyncio.run_coroutine_threadsafe(self._send(self.front or self.urls[worker], body, answer, delay_s), self._loop)
 
     def flush(self) -> None:
         """Empty the caches of all servers, which must be idle.
@@ -84,8 +84,9 @@ class Channel:
     async def _open(self, api_key: str) -> Any:
         return open_session(self.live, api_key)
 
-    async def _send(self, url: str, body: dict[str, Any], answer: Answer) -> None:
+    async def _send(self, url: str, body: dict[str, Any], answer: Answer, delay_s: float) -> None:
         try:
+            await asyncio.sleep(delay_s)
             first = functools.partial(self.answers.put, answer.request)
             self.answers.put(await generate(self._session, url, body, answer, first))
         except asyncio.CancelledError:

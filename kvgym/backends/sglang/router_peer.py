@@ -11,11 +11,13 @@ class RouterPeer:
     """A routing entry for backend ``sglang``: ``{use: kvgym.backends.sglang.router_peer:RouterPeer, options: ...}``.
 
     The harness starts sglang-router (0.3.2) with this policy and sends all requests to it; records name the worker that
-    has answered. In a simulation there is nothing to send to: such a run is refused.
+    has answered. In a simulation there is nothing to send to: comparisons leave such cells out.
 
     Args:
         policy: cache_aware, round_robin, random or power_of_two.
     """
+
+    live_only = True
 
     def __init__(self, policy: str = "cache_aware") -> None:
         self.front_policy = policy
