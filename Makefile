@@ -3,25 +3,31 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LIVE := .live
+WITH_LIVE := KVGYM_LIVE_PYTHON=$(abspath $(LIVE)/bin/python)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests that need no compiled engine.
 FAST := tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_records.py \
 	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
 
-.PHONY: quickstart test check bench serving chromium clean
+.PHONY: quickstart test check live bench serving chromium clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
 test: $(VENV)/.dev serving chromium
-	KVGYM_LIVE_PYTHON=$(abspath $(LIVE)/bin/python) $(BIN)/python -m pytest -ra -n 2 --dist worksteal
+	$(WITH_LIVE) $(BIN)/python -m pytest -ra -n 2 --dist worksteal -m "not live"
+	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not slow" $(FAST)
+
+# Real servers on the CPU beside the simulator.
+live: $(VENV)/.live serving
+	$(WITH_LIVE) $(BIN)/kvgym compare configs/compare/live_cpu.yaml
 
 bench: $(VENV)/.lean
 	$(BIN)/kvgym bench --json
@@ -42,9 +48,13 @@ $(VENV)/.lean: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[data]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[data,train,dev]'
+$(VENV)/.live: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[data,live]'
 	touch $@ $(VENV)/.lean
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[data,live,train,dev]'
+	touch $@ $(VENV)/.lean $(VENV)/.live
 
 clean:
 	rm -rf $(VENV) $(LIVE) results

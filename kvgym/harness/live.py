@@ -1,4 +1,4 @@
-"""Opens a live episode for a cell: servers of its fleet and eviction policy, and a real router where it asks for one."""
+"""Opens a live episode for a cell: servers for its fleet and eviction policy, and a real router if it asks for one."""
 
 from __future__ import annotations
 

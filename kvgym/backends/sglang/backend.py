@@ -86,6 +86,7 @@ class LiveBackend:
         self._known = CacheKnowledge(signals, workload.forest, self.spec.capacity_tokens, seed)
         self._ledger = Ledger(workload.requests, len(self.servers), journal)
         self._bodies: dict[int, np.ndarray] = {}
+        self._outputs: dict[int, list[int]] = {}
         self._due: list[tuple[float, int]] = []
         self._backlog = 0
         self._start_s, self._down_s = -1.0, -1.0
@@ -155,6 +156,10 @@ class LiveBackend:
     def prompt(self, request: int) -> np.ndarray:
         """Return the token ids that were sent for `request`, int32 (prompt_tokens,)."""
         return self._bodies[request]
+
+    def output(self, request: int) -> list[int]:
+        """Return the token ids that came back for `request`."""
+        return self._outputs[request]
 
     def stats(self) -> dict[str, Any]:
         """Return per-worker lists and totals, named as those of the simulated backend.
@@ -272,6 +277,7 @@ class LiveBackend:
                 heapq.heappush(self._due, (self._now_s() + self.cluster.retry_delay_s, r))
                 return
         if message.outcome == ANSWERED:
+            self._outputs[r] = message.output_ids
             self._prompts.answered(r, self._bodies[r], message.output_ids)
         self._end(r, STATUS[message.outcome], worker, message)
 

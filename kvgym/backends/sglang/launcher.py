@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -125,6 +124,14 @@ class Fleet:
             f"server {worker} at {url} is not healthy after {self.live.start_timeout_s:g} s (live.start_timeout_s): "
             f"{self._tail(worker)}"
         )
+
+    def revive(self) -> None:
+        """Start servers that have ended anew, and wait until all are healthy."""
+        for worker, process in enumerate(self._processes):
+            if process.poll() is not None:
+                stop_groups([process.pid])
+                self.start_worker(worker)
+                self.servers[worker] = self.wait_healthy(worker)
 
     def close(self) -> None:
         """Stop every server that was started, and wait until all are gone."""
@@ -261,8 +268,3 @@ def policy_flags(eviction: str) -> Sequence[str]:
     if eviction in BUILT_IN:
         return ("--radix-eviction-policy", eviction)
     return ("--radix-cache-backend", PREFIX + eviction)
-
-
-def interrupt_as_exit() -> None:
-    """Make SIGTERM end this process as Ctrl-C does, so that servers are stopped."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)

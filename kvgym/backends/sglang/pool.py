@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from kvgym.backends.sglang.launcher import Fleet, Server, api_key, check_server
+from kvgym.backends.sglang.launcher import Fleet, Server, api_key, check_server, server_command
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
 
@@ -51,11 +51,17 @@ def fleet() -> Fleet | None:
 
 def _started(cluster: ClusterConfig, eviction: str) -> Fleet:
     global _fleet
-    if _fleet is not None and (_fleet.cluster, _fleet.eviction) == (cluster, eviction):
+    if _fleet is not None and _commands(_fleet.cluster, _fleet.eviction) == _commands(cluster, eviction):
+        _fleet.revive()
         return _fleet
     release()
     _fleet = Fleet(cluster, eviction, progress=lambda line: print(f"kvgym: {line}", file=sys.stderr, flush=True))
     return _fleet
+
+
+def _commands(cluster: ClusterConfig, eviction: str) -> list[tuple[list[str], dict[str, str]]]:
+    """Return what starts the servers: clusters that differ in client settings only share them."""
+    return [server_command(cluster, eviction, worker, 0) for worker in range(cluster.workers)]
 
 
 def vocabulary(server: Server) -> int:

@@ -1,0 +1,90 @@
+"""Started servers: the policy that was asked for is in force, and nothing is left behind however the parent ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvgym.backends.sglang import pool
+from kvgym.backends.sglang.launcher import Fleet, check_server
+from kvgym.backends.sglang.watchdog import alive
+from kvgym.errors import BackendError, ConfigError
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+GROUPS, PREFIX_TOKENS, CYCLES = 24, 200, 12
+
+
+@pytest.mark.parametrize(("eviction", "low", "high"), [("rlt", 0.25, 0.6), ("lru", 0.0, 0.02)])
+def test_eviction__rlt_in_a_stock_server_beats_lru_on_cycles(
+    eviction: str, low: float, high: float, make_cluster: Any, open_backend: Any, tools: Any
+) -> None:
+    tail = iter(range(10**6))
+    prompts = [
+        [5 + (group * 37 + i * 11) % 990 for i in range(PREFIX_TOKENS)]
+        + [5 + (next(tail) * 13 + i) % 990 for i in range(20)]
+        for _ in range(CYCLES)
+        for group in range(GROUPS)
+    ]
+    backend = open_backend(tools.text_workload(prompts, [4] * len(prompts)), make_cluster(), eviction, 0)
+    records = tools.play(backend, lambda decision: 0)[GROUPS:]
+    hit_rate = records["hit_tokens"].sum() / records["prompt_tokens"].sum()
+    assert low <= hit_rate <= high
+    fleet = pool.fleet()
+    assert fleet is not None
+    if eviction == "rlt":
+        assert fleet.servers[0].info["radix_cache_backend"] == "kvgym-rlt"
+        assert "kvgym eviction policy 'rlt' is in force" in (fleet.logs / "worker-0.log").read_text()
+
+
+def test_attach__other_policy_and_nobody_there(make_cluster: Any) -> None:
+    servers = pool.acquire(make_cluster(), "lru")
+    with pytest.raises(
+        BackendError, match=r"evicts by 'lru', this run asks for 'rlt'.*--radix-cache-backend kvgym-rlt"
+    ):
+        check_server(servers[0].url, "rlt")
+    with pytest.raises(BackendError, match=r"http://127\.0\.0\.1:9"):
+        pool.acquire(make_cluster(workers=1, urls=["http://127.0.0.1:9"]), "lru")
+    with pytest.raises(ConfigError, match="1 addresses for 2 workers"):
+        pool.acquire(make_cluster(urls=[servers[0].url]), "lru")
+
+
+def test_start__says_why_a_server_does_not_start(make_cluster: Any, tmp_path: Path) -> None:
+    cluster = make_cluster(workers=1, model=str(tmp_path / "nothing"))
+    with pytest.raises(BackendError, match=r"server 0 ended with status .*worker-0\.log"):
+        Fleet(cluster, "lru", tmp_path / "logs")
+    with pytest.raises(BackendError, match=r"cannot run .*set live\.python"):
+        Fleet(make_cluster(workers=1, python=str(tmp_path / "python")), "lru", tmp_path / "logs")
+
+
+def test_parent_killed__servers_go_too(make_cluster: Any, repo_root: Path) -> None:
+    pool.release()
+    cluster = make_cluster(workers=1)
+    code = (
+        "import sys, json; from kvgym.config import build; from kvgym.cluster import ClusterConfig\n"
+        "from kvgym.backends.sglang.launcher import Fleet\n"
+        "fleet = Fleet(build(ClusterConfig, json.loads(sys.argv[1]), 'cluster'), 'lru')\n"
+        "print(fleet.group(0), flush=True); sys.stdin.read()"
+    )
+    assert cluster.live is not None
+    plain = {"workers": 1, "capacity_tokens": 4096, "chunk_tokens": 4096}
+    plain["live"] = {"model": cluster.live.model, "python": cluster.live.python}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, json.dumps(plain)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=repo_root
+    )
+    assert process.stdout is not None
+    group = int(process.stdout.readline())
+    assert alive(group)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    deadline_s = time.monotonic() + 30
+    while alive(group) and time.monotonic() < deadline_s:
+        time.sleep(0.2)
+    assert not alive(group)
