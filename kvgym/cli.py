@@ -181,6 +181,20 @@ def import_(
     _last_line({"out": str(made), **facts})
 
 
+@app.command("serve-workers")
+def serve_workers(
+    cluster: Annotated[str, typer.Argument(help="Live cluster: preset name or YAML file.")],
+    eviction: Annotated[str, typer.Option(help="Eviction policy of the servers.")] = "lru",
+    logs: Annotated[Path | None, typer.Option(help="Folder for the servers' output; default: a temporary one.")] = None,
+) -> None:
+    """Start the SGLang servers of a live cluster and keep them until Ctrl-C; the last line is JSON."""
+    from rich.console import Console
+
+    from kvgym.harness.serve import serve
+
+    _last_line(serve(cluster, eviction, logs, Console(stderr=True)))
+
+
 @app.command()
 def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Measure engine speed, steps per second, memory and compile time."""

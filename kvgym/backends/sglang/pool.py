@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from kvgym.backends.sglang.launcher import Fleet, Server, api_key, check_server, server_command
+from kvgym.backends.sglang.launcher import RELEASE, Fleet, Server, api_key, check_server, server_command
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
 
@@ -29,6 +29,8 @@ def acquire(cluster: ClusterConfig, eviction: str) -> list[Server]:
     else:
         servers = _started(cluster, eviction).servers
     for server in servers:
+        if server.version != RELEASE:
+            print(f"kvgym: {server.url} runs SGLang {server.version}; tested with {RELEASE}", file=sys.stderr)
         if int(server.info.get("page_size", cluster.page_size)) != cluster.page_size:
             raise ConfigError(
                 f"{server.url} has pages of {server.info['page_size']} tokens, the cluster {cluster.page_size}"

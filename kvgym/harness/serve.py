@@ -1,0 +1,37 @@
+"""Starts the servers of a live cluster and keeps them until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from kvgym.backends.sglang.launcher import Fleet
+from kvgym.cluster import resolve_cluster
+from kvgym.errors import ConfigError
+from kvgym.tables import table
+
+
+def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> dict[str, Any]:
+    """Run the servers of `cluster` until SIGINT or SIGTERM; return what they were.
+
+    Raises:
+        ConfigError: the cluster names no model to serve.
+        BackendError: a server does not start.
+    """
+    fleet = resolve_cluster(cluster)
+    if fleet.live is None or not fleet.live.model:
+        raise ConfigError(f"cluster {cluster!r} has no live.model, so there is nothing to start")
+    table("eviction").load(eviction)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with Fleet(fleet, eviction, logs, lambda line: console.print(line, highlight=False, soft_wrap=True)) as running:
+        console.print(f"attach with  live: {{urls: [{', '.join(running.urls)}]}}", highlight=False, soft_wrap=True)
+        console.print("Ctrl-C stops them", highlight=False)
+        facts = {"urls": running.urls, "capacity_tokens": [server.capacity_tokens for server in running.servers]}
+        stop.wait()
+    return facts
