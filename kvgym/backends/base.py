@@ -91,6 +91,10 @@ class Backend(Protocol):
         """Return what the fleet looks like now, and the top-level prefix of forest node `node`."""
         ...
 
+    def close(self) -> None:
+        """Give up what the episode holds outside this process; nothing in a simulation."""
+        ...
+
     def fork(self) -> Backend:
         """Return an independent copy at the same point with the same random numbers (only if `forkable`)."""
         ...

@@ -240,6 +240,9 @@ class SimulatedBackend:
         if self._known is not None:
             self._known.only.reserve(int(self.workload.forest.nodes["level"].max()))
 
+    def close(self) -> None:
+        """Nothing to give up."""
+
     def fork(self) -> SimulatedBackend:
         """Return an independent copy at the same point with the same random numbers."""
         twin = object.__new__(SimulatedBackend)

@@ -93,7 +93,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
     - ``cluster``: preset of configs/clusters, path, or map of `kvgym.cluster.ClusterConfig` fields.
     - ``reward``: name of one term, or ``module:attr``; a map term -> weight (or a map of ``weight`` and options); path
       of a YAML file with such a map; or a callable (see `kvgym.envs.rewards`).
-    - ``backend``: where requests are served: ``simulated``.
+    - ``backend``: where requests are served: ``simulated``, or ``sglang`` (a cluster with a ``live`` part; wall time).
     - ``observability``: ``router`` (the hit is what the router remembers of its own sending), ``events`` (what the
       caches report) or ``exact`` (what the worker's cache really holds); short for the same field of ``signals``.
     - ``signals``: map of `kvgym.signals.SignalsConfig` fields: how stale metrics and KV events are, how much a router
@@ -171,6 +171,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         super().reset(seed=seed)
         self.episode_seed = self._draw_seed(options or {})
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
+        self.close()
         self._backend = self._backend_class(workload, self._cluster, self._eviction, self.episode_seed, self._signals)
         self.fleet = self._episode.spec
         self._invalid = 0
@@ -223,6 +224,11 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
 
         frame = make_frame(self._episode, self.decision, *self._last)
         return draw_text(frame).plain if self.render_mode == "ansi" else draw_pixels(frame)
+
+    def close(self) -> None:
+        """Give up the episode's connections, if its backend is live."""
+        if self._backend is not None:
+            self._backend.close()
 
     def fork(self) -> RoutingEnv:
         """Return an independent copy at the same decision: the same actions give it the same future.
