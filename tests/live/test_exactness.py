@@ -36,12 +36,15 @@ def sharegpt(page_size: int, tools: Any, data_dir: Any) -> Workload:
 
 
 def miniswe(page_size: int, tools: Any, data_dir: Any) -> Workload:
-    """Software-engineering sessions, each 16-token block as two tokens, cut at 3,900; turns continue real answers."""
+    """Software-engineering sessions, each 16-token block as two tokens, cut at 3,900; turns continue real answers.
+
+    All sessions run twice, so that the second half finds, or does not find, what the first has left.
+    """
     prompts: list[list[int]] = []
     outputs: list[int] = []
     sessions: list[int] = []
     with gzip.open(data_dir / "traces" / "lmcache_miniswe_agent_blk16.jsonl.gz", "rt") as file:
-        for session, line in enumerate(file):
+        for session, line in enumerate([*file] * 2):
             for call in json.loads(line)["requests"]:
                 blocks = [block for start, count in call["h"] for block in range(start, start + count)]
                 ids = [token for block in blocks for token in (block % 991 + 5, block // 991 + 5)]
