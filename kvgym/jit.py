@@ -121,6 +121,18 @@ def _stable(dispatcher: Any) -> Any:
     return dispatcher
 
 
+def _name_apart(function: Any) -> None:
+    """Give a function with a closure a name that tells what it closes over.
+
+    numba names machine code by the function's qualified name and a count of its process. Code of two closures of one
+    factory, compiled in two processes and loaded from the cache into a third, would share a name, and the third process
+    would run one of them for both.
+    """
+    if values := _captured(function):
+        told = [getattr(value, "_uuid", None) or repr(value) for value in values]
+        function.__qualname__ += f"_{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
+
+
 def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator that compiles a function with kvgym's settings; with a signature it compiles at import.
 
@@ -133,6 +145,7 @@ def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., An
     def decorate(function: Callable[..., Any]) -> Any:
         if not JIT_ON:
             return function
+        _name_apart(function)
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = str(cache_folder(_outside(function)))
         try:

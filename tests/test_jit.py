@@ -139,3 +139,45 @@ def test_cache__neighbours_of_a_lone_module_count(tmp_path: Path) -> None:
     before = play(tmp_path, "mine_of_test:POLICY")[0][0]
     (tmp_path / "helpers_of_test.py").write_text(HELPERS.replace("return 1", "return -1"))
     assert play(tmp_path, "mine_of_test:POLICY")[0][0] != before
+
+
+FACTORY = """
+from kvgym.jit import njit
+
+def make(inner):
+    @njit("int64(int64)")
+    def outer(x):
+        return inner(x) * 100 + {0}
+    return outer
+"""
+INNER = """
+from kvgym.jit import njit
+from factory_of_test import make
+
+@njit()
+def inner(x):
+    return x + {0}
+
+CALL = make(inner)
+"""
+
+
+@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+def test_cache__closures_of_one_factory_are_not_mistaken_for_each_other(tmp_path: Path) -> None:
+    """Compiled by two processes, each of which counts its functions from one; used together by a third."""
+    (tmp_path / "factory_of_test.py").write_text(FACTORY.format(7))
+    for name, number in (("one", 1), ("two", 2)):
+        (tmp_path / f"{name}_of_test.py").write_text(INNER.format(number))
+
+    def run(code: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    assert run("from one_of_test import CALL; print(CALL(0))") == "107"
+    assert run("from two_of_test import CALL; print(CALL(0))") == "207"
+    both = "from one_of_test import CALL as one; from two_of_test import CALL as two; import numba\n"
+    call = "@numba.njit\ndef call(x):\n    return one(x), two(x)\n\nprint(*call(0))\n"
+    hits = "print(sum((one.stats.cache_hits + two.stats.cache_hits).values()))"
+    assert run(both + call + hits).split() == ["107", "207", "2"]
