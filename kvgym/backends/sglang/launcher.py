@@ -92,6 +92,8 @@ class Fleet:
 
     def start_worker(self, worker: int) -> None:
         """Start the server of `worker` at its port, without waiting for it; also after it was killed."""
+        if worker < len(self._processes):
+            self._processes[worker].wait(timeout=10)  # it has ended; this clears it away
         command, environment = server_command(self.cluster, self.eviction, worker, self.ports[worker])
         with (self.logs / f"worker-{worker}.log").open("ab") as log:
             try:
