@@ -140,9 +140,11 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         return np.stack([env.action_masks() for env in self._envs])
 
     def close_extras(self, **kwargs: Any) -> None:
-        """End the threads."""
+        """End the threads, and the connections of live backends."""
         if self._batch is not None:
             self._batch.close()
+        for env in self._envs:
+            env.close()
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None or isinstance(seed, int | np.integer):

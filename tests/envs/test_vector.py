@@ -204,6 +204,19 @@ def test_what_compiled_code_does_not_cover__is_stepped_copy_by_copy(monkeypatch)
     same(3, 70, reward={"latency": 1.0, "cache": 0.1}, max_episode_steps=25)
 
 
+def test_close__closes_every_backend(monkeypatch):
+    closed = []
+    monkeypatch.setattr(SimulatedBackend, "close", lambda self: closed.append(self))
+    envs = native(3)
+    envs.close()
+    assert closed == []
+    envs = native(3)
+    envs.reset(seed=0)
+    envs.close()
+    envs.close()
+    assert closed == [env.backend for env in envs._envs]
+
+
 def test_seed_pool__episodes_come_from_it_and_workloads_are_made_once(monkeypatch):
     from kvgym.workloads.gsp import GSP
 

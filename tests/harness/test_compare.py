@@ -32,11 +32,11 @@ def runs(monkeypatch):
         count = 0
         stop_at = None
 
-        def __call__(self, cell, seed, real=module.run):
+        def __call__(self, cell, seed, real=module.run, **options):
             if self.count == self.stop_at:
                 raise KeyboardInterrupt
             self.count += 1
-            return real(cell, seed)
+            return real(cell, seed, **options)
 
     counter = Runs()
     monkeypatch.setattr(module, "run", counter)
@@ -188,10 +188,10 @@ def test_compare__a_wrong_configuration_writes_nothing(tmp_path, change):
 
 
 def test_compare__a_failing_run_keeps_the_finished_ones(tmp_path, monkeypatch):
-    def fail(cell, seed, real=module.run):
+    def fail(cell, seed, real=module.run, **options):
         if cell.routing == "random":
             raise ResultsError("broken")
-        return real(cell, seed)
+        return real(cell, seed, **options)
 
     monkeypatch.setattr(module, "run", fail)
     with pytest.raises(ResultsError, match="broken"):

@@ -113,7 +113,7 @@ def test_decisions__out_of_order_are_refused(build: Any) -> None:
         engine.serve_eviction()
     assert engine.run() == DECIDE == engine.run()  # asking twice changes nothing
     for worker in (-1, 2):
-        with pytest.raises(SimulationError, match=rf"worker must be 0\.\.1, got {worker}"):
+        with pytest.raises(SimulationError, match=rf"worker must be a whole number 0\.\.1, got {worker}"):
             engine.route(worker)
     engine.route(1)
     assert engine.run() == FINISHED == engine.run()
