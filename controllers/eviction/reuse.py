@@ -21,13 +21,14 @@ What each part brings: ``kvgym compare eviction_ablation`` (`reuse_ablation`). S
 LHD (Beckmann, Chen, Cidon 2018), Gittins' index (1979), tails and random choice as in RLT (paper section 3).
 
 Limits. No competitive bound is proved: an adversary who changes the law of reuse faster than the counts fade makes it
-as wrong as any rule that learns. It starts with a guess (leaves that have been reused are worth more, young ones more than
-old ones), so the first few hundred evictions are those of a rule of thumb. Where each leaf is reused once, by the next
-turn of its session, it can only learn how long turns take: there LRU is as good, and up to a point better at large
-caches (`configs/compare/eviction_traces.yaml`).
+as wrong as any rule that learns. It starts with a guess (leaves that have been reused are worth more, young ones more
+than old ones), so the first few hundred evictions are those of a rule of thumb. Where each leaf is reused once, by the
+next turn of its session, it can only learn how long turns take: there LRU is about as good (`eviction_traces`).
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
@@ -68,9 +69,9 @@ NUMBERS = INDEX + CLASSES * BUCKETS
 @njit()
 def bucket(age: int) -> int:
     """Bucket of an age in ticks: 0..7 are their own, then four for each doubling."""
-    x = i64(age)
+    x = np.uint64(age)
     for shift in (1, 2, 4, 8, 16):
-        x |= x >> shift
+        x |= x >> np.uint64(shift)
     octave = max(ones(x) - 3, 0)
     return min(4 * octave + (i64(age) >> octave), BUCKETS - 1)
 
