@@ -57,7 +57,7 @@ def lose_all(c: Cache, x: Sim, w: int) -> None:
 
 @njit()
 def clear(c: Cache, w: int) -> None:
-    """Empty worker w: its slots are free, its pool whole, its lists and the eviction policy's order and memory empty."""
+    """Empty worker w: its slots are free, its pool whole, its lists, order and policy memory empty."""
     i = 0
     while i < len(c.table):
         s = i64(c.table[i])
