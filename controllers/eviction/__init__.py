@@ -1,7 +1,8 @@
 """Eviction policies: which cached tokens go when a worker's KV pool is full.
 
 One file per policy, each ending in ``POLICY``; `kvgym.sim.policy` describes the four hooks. Keyed policies (lru, mru,
-fifo, filo, lfu, slru, priority) state a rank and evict whole leaves; random_leaf, rlt and rlt_release draw at random.
+fifo, filo, lfu, slru, priority) state a rank and evict whole leaves; random_leaf, rlt, rlt_release and reuse draw at
+random.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ EVICTION = Registry(
             "random_leaf",
             "rlt",
             "rlt_release",
+            "reuse",
         )
     },
     group="kvgym.eviction",

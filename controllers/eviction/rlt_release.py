@@ -17,9 +17,10 @@ from __future__ import annotations
 from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_MATCH, TOUCH_REST
-from kvgym.sim.marks import add_leaf, end_phase, evict_unmarked, mark
+from kvgym.sim.marks import add_leaf, end_phase, mark
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
 from kvgym.sim.state import Cache
+from kvgym.sim.tails import evict_unmarked
 
 
 @njit()

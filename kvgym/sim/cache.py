@@ -168,7 +168,7 @@ def split(c: Cache, hooks: Any, s: int, depth: int, node: int, by_insert: bool) 
     up.worker, up.parent, up.node, up.first = low.worker, low.parent, node, low.first
     up.d0, up.d1, up.children, up.lock = low.d0, depth, 1, low.lock
     up.hits, up.priority, up.epoch, up.pos = low.hits, low.priority, low.epoch, -1
-    up.mark = min(low.mark, depth)
+    up.mark, up.key = min(low.mark, depth), low.key
     up.access = up.created = worker.tick
     c.table[table_find(c, s)] = upper
     below = i64(low.node)

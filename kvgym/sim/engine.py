@@ -74,7 +74,8 @@ class Engine:
                 f"the cluster's page size is {options['page'][0]}, the workload's forest has {workload.page_size}"
             )
         pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
-        self.cache = new_cache(as_records(np.ascontiguousarray(workload.forest.nodes)), pool, options, seed)
+        nodes = as_records(np.ascontiguousarray(workload.forest.nodes))
+        self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
         self.cache.workers["speed"] = speeds
         if options["scrape_s"][0] > 0:
             self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]

@@ -57,7 +57,7 @@ def lose_all(c: Cache, x: Sim, w: int) -> None:
 
 @njit()
 def clear(c: Cache, w: int) -> None:
-    """Empty worker w: its slots are free, its pool whole, its lists and the eviction policy's order and marks empty."""
+    """Empty worker w: its slots are free, its pool whole, its lists, order and policy memory empty."""
     i = 0
     while i < len(c.table):
         s = i64(c.table[i])
@@ -77,6 +77,7 @@ def clear(c: Cache, w: int) -> None:
     worker.run_head = worker.run_tail = worker.chunked = worker.first_finish = -1
     worker.epoch += 1
     worker.ratio = RATIO_INIT
+    c.memory[w, :] = 0.0
 
 
 @njit()

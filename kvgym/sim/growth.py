@@ -29,7 +29,7 @@ def grow(cache: Cache) -> Cache:
     if leaves > order.shape[1]:
         order = np.zeros((len(workers), leaves), np.int32)
         order[:, : cache.order.shape[1]] = cache.order
-        scratch = np.zeros(leaves, np.int32)
+        scratch = np.zeros(2 * leaves, np.int32)
     grown = cache._replace(slots=slots, table=table, order=order, scratch=scratch, log=_longer_log(cache))
     if new > old:
         rehash(grown, cache.table)

@@ -46,7 +46,11 @@ class CacheHandle:
         options = default_options()
         options["page"] = page_size
         self.cache = new_cache(
-            as_records(np.ascontiguousarray(nodes)), np.full(workers, capacity_tokens, np.int64), options, seed
+            as_records(np.ascontiguousarray(nodes)),
+            np.full(workers, capacity_tokens, np.int64),
+            options,
+            seed,
+            memory=policy.memory,
         )
 
     def _reserve(self) -> None:

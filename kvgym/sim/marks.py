@@ -1,4 +1,4 @@
-"""Marking policies: a phase's marks on whole slots, its end, and token-wise eviction among what is unmarked.
+"""Marking policies: a phase's marks on whole slots, and its end.
 
 A slot's marked tokens are always its last ones (`mark` .. d1-1), because a tail that is marked can't be dropped.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.state import Cache
-from kvgym.sim.tails import drop_pages
 
 
 @njit()
@@ -41,18 +40,3 @@ def end_phase(c: Cache, w: int) -> None:
 def add_leaf(c: Cache, w: int, s: int) -> None:
     """Slot s has become an evictable leaf: a candidate unless it is marked."""
     leaflist.add(c, w, s, not is_marked(c, w, s))
-
-
-@njit()
-def evict_unmarked(c: Cache, w: int, tokens: int) -> int:
-    """Free `tokens` tokens, one uniform draw per page over the unmarked leaves; the phase ends when none is left."""
-    worker, page = c.workers[w], c.options[0].page
-    freed = i64(0)
-    while freed < tokens and worker.leaves > 0:
-        if worker.unmarked == 0:
-            end_phase(c, w)
-        pages, parent = drop_pages(c, w, (tokens - freed + page - 1) // page)
-        freed += pages * page
-        if parent >= 0:
-            add_leaf(c, w, parent)
-    return freed

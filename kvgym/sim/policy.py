@@ -9,9 +9,9 @@ A policy is one file in `controllers/eviction/` (or in a user's package) that en
 
 The engine calls them as first-class functions, so a new policy never recompiles the engine. State lives in the arrays
 that the hooks get: the row ``c.order[w, :c.workers[w].leaves]``, the slot fields `key`, `epoch`, `mark`, `pos`, the
-worker fields `unmarked`, `epoch`, `marked`, and the random stream ``c.rng[w]``. The row must hold exactly the evictable
-leaves, with ``slots[s].pos`` the index of s in it: `heap` (smallest key first) and `leaflist` (candidates first) are
-two ready containers. No policy may scan all nodes per eviction.
+worker fields `unmarked`, `epoch`, `marked`, the random stream ``c.rng[w]`` and ``c.memory[w]``. The row must hold
+exactly the evictable leaves, with ``slots[s].pos`` the index of s in it: `heap` (smallest key first) and `leaflist`
+(candidates first) are two ready containers. No policy may scan all nodes per eviction.
 """
 
 from __future__ import annotations
@@ -39,12 +39,16 @@ class Hooks(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`."""
+    """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`.
+
+    `memory` is how many numbers (float64, zero at first) it keeps per worker in ``c.memory[w]``.
+    """
 
     enter: Any
     leave: Any
     touch: Any
     evict: Any
+    memory: int = 0
 
 
 def not_a_policy(value: Any) -> str | None:

@@ -223,8 +223,9 @@ KV_EVENT = np.dtype(
 class Cache(NamedTuple):
     """What cache functions and eviction policies see. All arrays are shared with `Sim`.
 
-    Shapes: nodes (forest nodes,), slots (slots,), table (power of two,), order (workers, leaves), scratch (leaves,),
-    path (deepest level + 2,), workers (workers,), rng (workers,), clock (1,), options (1,), log (events,).
+    Shapes: nodes (forest nodes,), slots (slots,), table (power of two,), order (workers, leaves), scratch
+    (2 * leaves,), path (deepest level + 2,), workers (workers,), rng (workers,), memory (workers, the policy's
+    `memory`), clock (1,), options (1,), log (events,).
     """
 
     nodes: np.ndarray
@@ -235,6 +236,7 @@ class Cache(NamedTuple):
     path: np.ndarray
     workers: np.ndarray
     rng: np.ndarray
+    memory: np.ndarray
     clock: np.ndarray
     options: np.ndarray
     log: np.ndarray
@@ -262,7 +264,13 @@ class Sim(NamedTuple):
 
 
 def new_cache(
-    nodes: np.ndarray, capacities: np.ndarray, options: np.ndarray, seed: int, slots: int = 1024, leaves: int = 64
+    nodes: np.ndarray,
+    capacities: np.ndarray,
+    options: np.ndarray,
+    seed: int,
+    slots: int = 1024,
+    leaves: int = 64,
+    memory: int = 0,
 ) -> Cache:
     """Return an empty cache for every worker.
 
@@ -273,6 +281,7 @@ def new_cache(
         seed: of the eviction policies' random streams, one per worker.
         slots: initial number of slots (grown on demand).
         leaves: initial row length of `order` (grown on demand).
+        memory: numbers that the eviction policy keeps per worker.
     """
     workers = len(capacities)
     total = max(slots, 2 * workers)
@@ -310,10 +319,11 @@ def new_cache(
         slots=records,
         table=np.full(table_size(total), -1, np.int32),
         order=np.zeros((workers, leaves), np.int32),
-        scratch=np.zeros(leaves, np.int32),
+        scratch=np.zeros(2 * leaves, np.int32),
         path=np.zeros(int(nodes["level"].max(initial=0)) + 2, np.int32),
         workers=fleet,
         rng=states,
+        memory=np.zeros((workers, memory)),
         clock=clock,
         options=options,
         log=record_zeros(1, KV_EVENT),

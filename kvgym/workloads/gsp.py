@@ -60,6 +60,7 @@ class GSP:
     tenants: int = option(1, "tenants; a group belongs to one of them")
     tenant_skew: float = option(0.0, "exponent of the tenants' shares of the groups; 0: all the same")
     priorities: tuple[float, ...] = option((1.0,), "relative shares of the requests of priority 0, 1, ...")
+    shift_every: int = option(0, "requests after which the popularity ranks are dealt out anew; 0: never", "requests")
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.prompts_per_group < 1 or self.output_tokens < 1:
@@ -83,6 +84,11 @@ class GSP:
                 "gsp: priorities must be shares >= 0 with a finite sum above 0, as in [0.8, 0.2], "
                 f"got {list(self.priorities)}"
             )
+        if self.shift_every < 0 or (self.shift_every > 0 and (self.zipf == 0 or self.order != "random")):
+            raise WorkloadError(
+                "gsp: shift_every must be >= 0 and needs zipf > 0 (else there are no ranks) and order: random, "
+                f"got shift_every {self.shift_every}, zipf {self.zipf}, order {self.order}"
+            )
         least = LITERAL_TOKENS + 1 if self.shared_literal else 1
         if not self.lens or min(self.lens) < least or max(self.lens) > MOST_TOKENS:
             raise WorkloadError(
@@ -92,7 +98,7 @@ class GSP:
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the prompts of `seed`, compiled for `page_size`; arrivals and classes have streams of their own."""
         rng = stream(seed, "workload")
-        group = self._order(self._counts(rng), rng)
+        group = self._groups(rng)
         total = np.array(self.lens, np.int64)[np.arange(self.groups) % len(self.lens)]
         forest, prefix_node = self._prefixes(total, rng)
         question = total[group] - forest.nodes["end"][prefix_node[group]]
@@ -128,15 +134,23 @@ class GSP:
         drawn = np.searchsorted(share, rng.uniform(size=len(requests)), side="right")
         requests["priority"] = np.minimum(drawn, len(share) - 1)
 
-    def _counts(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the number of prompts of each group; with zipf > 0 popularity ranks are dealt out at random."""
+    def _groups(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the group of each request in order of arrival."""
+        total = self.groups * self.prompts_per_group
+        if not self.shift_every:
+            return self._order(self._counts(total, rng), rng)
+        lengths = np.diff(np.append(np.arange(0, total, self.shift_every), total))
+        return np.concatenate([self._order(self._counts(int(length), rng), rng) for length in lengths])
+
+    def _counts(self, total: int, rng: np.random.Generator) -> np.ndarray:
+        """Return how many of `total` prompts each group has; with zipf > 0 popularity ranks are dealt out at random."""
         if self.zipf == 0:
             return np.full(self.groups, self.prompts_per_group)
         weights = np.arange(1, self.groups + 1) ** -self.zipf
-        return rng.permutation(rng.multinomial(self.groups * self.prompts_per_group, weights / weights.sum()))
+        return rng.permutation(rng.multinomial(total, weights / weights.sum()))
 
     def _order(self, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return the group of each request in order of arrival."""
+        """Return the group of each request, in `order`, where group g has counts[g] of them."""
         group = np.repeat(np.arange(self.groups), counts)
         if self.order == "grouped":
             return group

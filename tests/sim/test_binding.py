@@ -48,7 +48,7 @@ def test_bind__each_hook_is_called_with_its_arguments_and_policies_stay_apart():
     cache = new_cache(record_zeros(1, NODE), np.array([16]), record_zeros(1, OPTIONS), seed=0, leaves=8)
     bound = [bind(Policy(**write(place))) for place in (0, 4)]
     assert [call_all(cache, each) for each in bound] == [8, 12]
-    assert cache.scratch.tolist() == [12, 34, 567, 8] * 2
+    assert cache.scratch[:8].tolist() == [12, 34, 567, 8] * 2
 
 
 def test_bind__works_for_every_policy():

@@ -228,6 +228,8 @@ def test_cleared_worker__is_like_a_new_one(build: Any, policy: str) -> None:
             assert empty["free"] == 60 and empty["evicted"] > 0 and kept["evictable"] > 0
             holders = engine.cache.slots["worker"][engine.cache.table[engine.cache.table >= 0]]
             assert set(holders) == {0}
+            assert not engine.cache.memory[1].any()
+            assert policy != "reuse" or engine.cache.memory[0].any()
             evicted = int(empty["evicted"])
         engine.route(engine.pending % 2)
     assert engine.cache.workers["evicted"][1] > evicted

@@ -1,65 +1,91 @@
-"""Token-wise eviction: the two ways of dropping pages are one."""
+"""Token-wise eviction: counting the draws at once has the distribution of making them one by one."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
 from kvgym.sim import tails
 from kvgym.sim.handle import CacheHandle
 from kvgym.workloads.forest import Forest
 
-
-def cached(leaves: list[int], stem: int, page: int, seed: int) -> CacheHandle:
-    """A cache with leaves of so many pages, the even ones below a common stem; all are candidates."""
-    forest = Forest(page)
-    nodes = []
-    for i, pages in enumerate(leaves):
-        above = [0] * (stem * page) if i % 2 == 0 else []
-        nodes.append((forest.insert([*above, *[i + 1] * (pages * page)]), len(above) + pages * page))
-    cache = CacheHandle(forest.nodes, EVICTION.load("random_leaf"), 10_000 * page, page, seed=seed)
-    for node, tokens in nodes:
-        cache.insert(0, node, tokens)
-    return cache
+PATHS = ([0, 0, 1, 1], [0, 0, 2, 2, 2], [3, 3, 3, 3], [4], [0, 0, 1, 1, 5])
+"""A stem of two with two branches, one of which has grown by another token; two leaves that stand alone."""
 
 
-def contents(cache: CacheHandle) -> tuple[Any, ...]:
-    worker, table = cache.cache.workers[0], cache.cache.table
-    fields = ["node", "first", "d0", "d1", "children", "pos", "parent"]
-    slots = np.asarray(cache.cache.slots)[fields][np.sort(table[table >= 0])]
-    return slots.tolist(), worker.tolist(), cache.cache.order[0, : worker["leaves"]].tolist(), cache.cache.rng.tolist()
+@pytest.fixture
+def cached() -> Callable[..., Any]:
+    def make(page: int, seed: int) -> tuple[CacheHandle, list[tuple[int, int]]]:
+        forest = Forest(page)
+        nodes = [(forest.insert(np.repeat(path, page)), len(path) * page) for path in PATHS]
+        cache = CacheHandle(forest.nodes, EVICTION.load("rlt"), 100 * page, page, seed=seed)
+        for node, tokens in nodes:
+            cache.insert(0, node, tokens)
+        worker = cache.cache.workers
+        worker["epoch"][0] += 1  # a new phase: nothing is marked
+        worker["marked"][0], worker["unmarked"][0] = 0, worker["leaves"][0]
+        return cache, nodes
+
+    return make
 
 
-@pytest.mark.parametrize("page", [1, 16])
-def test_drop__few_and_many_make_the_same_draws(page: int) -> None:
-    @settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(
-        st.lists(st.integers(1, 6), min_size=1, max_size=7), st.integers(0, 3), st.integers(0, 40), st.integers(0, 99)
-    )
-    def check(leaves: list[int], stem: int, pages: int, seed: int) -> None:
-        few, many = cached(leaves, stem, page, seed), cached(leaves, stem, page, seed)
-        assert contents(few) == contents(many)
-        one, other = tails.drop_few(few.cache, 0, pages), tails.drop_many(many.cache, 0, pages)
-        assert tuple(one) == tuple(other)
-        assert contents(few) == contents(many)
-        assert few.cache.workers["evicted"][0] == one[0] * page <= pages * page
-
-    check()
+def drop(cache: CacheHandle, function: Any, pages: int) -> None:
+    worker, page = cache.cache.workers[0], cache.cache.options[0]["page"]
+    goal = pages * page
+    while worker["evicted"] < goal:
+        function(cache.cache, 0, int(goal - worker["evicted"]) // page)
+    assert worker["evicted"] == goal
 
 
-def test_drop__stops_at_a_parent_that_becomes_a_leaf() -> None:
-    """The caller decides whether the parent is a candidate; the pages that are left come in the next call."""
-    forest = Forest()
-    whole, stem = forest.insert([0, 0, 0, 1, 1]), forest.insert([0, 0, 0])
-    cache = CacheHandle(forest.nodes, EVICTION.load("random_leaf"), 100)
-    cache.insert(0, whole, 5)
-    cache.insert(0, stem, 3)
-    dropped, parent = tails.drop_pages(cache.cache, 0, 4)
-    assert dropped == 2
-    assert (cache.cache.slots["d0"][parent], cache.cache.slots["d1"][parent]) == (0, 3)
-    assert cache.cache.workers["leaves"][0] == 0
+@pytest.mark.parametrize(("page", "pages"), [(1, 5), (1, 9), (16, 7), (1, 11)])
+def test_drop__many_at_once_are_as_one_by_one(cached: Any, page: int, pages: int) -> None:
+    """Two-sample chi-square over what is left of each path; 6 standard deviations above its mean."""
+    cache, nodes = cached(page, 1)
+    start, words = cache.cache, np.random.default_rng(0)
+    seen: list[Counter[tuple[int, ...]]] = []
+    for function in (tails.drop_few, tails.drop_many):
+        counts: Counter[tuple[int, ...]] = Counter()
+        for _ in range(1500):
+            cache.cache = type(start)(*(array.copy() for array in start))
+            cache.cache.rng[0] = words.integers(1, 2**63, dtype=np.uint64)
+            drop(cache, function, pages)
+            counts[tuple(cache.peek(0, *prefix) // page for prefix in nodes)] += 1
+        cache.check()
+        seen.append(counts)
+    few, many = seen
+    common = [left for left in few | many if few[left] + many[left] >= 10]
+    squares = sum((few[left] - many[left]) ** 2 / (few[left] + many[left]) for left in common)
+    assert len(common) >= 5
+    assert squares < len(common) + 6 * np.sqrt(2 * len(common))
+
+
+def test_spread__is_uniform_and_complete(cached: Any) -> None:
+    cache, _ = cached(1, 1)
+    n, total = int(cache.cache.workers["unmarked"][0]), np.zeros(3)
+    assert n == len(total) + 1
+    rows = []
+    for _ in range(400):
+        tails.spread(cache.cache, 0, 1000)
+        rows.append(cache.cache.scratch[:n].copy())
+        assert rows[-1].sum() == 1000 and rows[-1].min() >= 0
+    picks = np.array(rows)
+    assert ((picks.sum(axis=0) - 100_000) ** 2 / 100_000).sum() < 16.3  # chi-square with 3 degrees: p = .001
+    assert 2.4 < ((picks - 250) ** 2 / 250).sum(axis=1).mean() < 3.6  # a multinomial's spread
+
+
+@pytest.mark.parametrize(("a", "n"), [(0, 3), (1, 3), (2, 3), (4, 5), (1, 2)])
+def test_binomial__mean_and_spread(a: int, n: int) -> None:
+    counter, draws = np.uint64(7), []
+    with np.errstate(over="ignore"):
+        for _ in range(2000):
+            counter, won = tails.binomial(counter, 90, a, n)
+            counter = np.uint64(counter)
+            draws.append(int(won))
+    p = a / n
+    assert np.mean(draws) == pytest.approx(90 * p, abs=5 * np.sqrt(90 * p * (1 - p) / 2000))
+    assert np.var(draws) == pytest.approx(90 * p * (1 - p), rel=0.2)

@@ -160,3 +160,16 @@ def test_priorities__are_drawn_with_their_shares():
 def test_classes__without_sense_are_an_error(options, message):
     with pytest.raises(WorkloadError, match=message):
         GSP(**options)
+
+
+def test_shift__ranks_are_dealt_out_anew() -> None:
+    """Within a stretch the most popular group has its Zipf share; from one stretch to the next it changes."""
+    load = GSP(groups=16, prompts_per_group=100, zipf=1.0, shift_every=400).generate(1)
+    parents = load.forest.nodes["parent"][load.requests["prompt_node"]]
+    _, group = np.unique(parents, return_inverse=True)
+    first = [np.bincount(part, minlength=16) for part in np.split(group, 4)]
+    share = 1 / (1 / np.arange(1, 17)).sum()
+    assert all(counts.max() / 400 == pytest.approx(share, abs=0.1) for counts in first)
+    assert len({int(counts.argmax()) for counts in first}) > 1
+    with pytest.raises(WorkloadError, match="needs zipf > 0"):
+        GSP(shift_every=10)
