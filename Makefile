@@ -10,13 +10,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/test_readme.py tests/test_config.py tests/test_records.py \
 	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
 
-.PHONY: quickstart test check live bench serving chromium clean
+.PHONY: quickstart test test-live check live bench serving chromium clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
 test: $(VENV)/.dev serving chromium
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -n 2 --dist worksteal -m "not live"
+
+# Starts, kills and stops real servers on the CPU, one fleet at a time: minutes, and an idle machine.
+test-live: $(VENV)/.dev serving
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 
 check: $(VENV)/.dev
