@@ -29,9 +29,13 @@ def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> d
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with Fleet(fleet, eviction, logs, lambda line: console.print(line, highlight=False, soft_wrap=True)) as running:
-        console.print(f"attach with  live: {{urls: [{', '.join(running.urls)}]}}", highlight=False, soft_wrap=True)
-        console.print("Ctrl-C stops them", highlight=False)
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    with Fleet(fleet, eviction, logs, say) as running:
+        say(f"attach with  live: {{urls: [{', '.join(running.urls)}]}}")
+        say("Ctrl-C stops them")
         facts = {"urls": running.urls, "capacity_tokens": [server.capacity_tokens for server in running.servers]}
         stop.wait()
     return facts

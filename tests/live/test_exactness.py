@@ -27,7 +27,7 @@ def sharegpt(page_size: int, tools: Any, data_dir: Any) -> Workload:
     made = source.generate(0, 1)
     prompts, outputs, sessions = [], [], []
     for row in made.requests:
-        ids = made.forest.materialise(int(row["prompt_node"]), int(row["prompt_tokens"]), 1 << 20) % 990 + 5
+        ids = made.forest.materialise(int(row["prompt_node"]), int(row["prompt_tokens"]), 1 << 31) % 990 + 5
         if len(ids) <= 1500 and len(prompts) < 520:
             prompts.append(ids.tolist())
             outputs.append(min(int(row["output_tokens"]), 12))

@@ -30,9 +30,9 @@ def stop_groups(groups: list[int], grace_s: float = GRACE_S) -> None:
 
 def alive(group: int) -> bool:
     """Return whether a process group has members that are no zombies."""
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry.name}/stat", encoding="utf-8") as file:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8") as file:
                 state, _, found = file.read().rpartition(")")[2].split()[:3]
                 if int(found) == group and state not in "ZX":
                     return True
