@@ -72,7 +72,9 @@ class Channel:
         return self._call(self._evicted())
 
     def close(self) -> None:
-        """Cancel what is on its way and end the thread."""
+        """Cancel what is on its way and end the thread; a second call does nothing."""
+        if self._loop.is_closed():
+            return
         self._call(self._shut())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=10)
