@@ -110,10 +110,16 @@ class CompareConfig:
         return self.seeds if isinstance(self.seeds, tuple) else tuple(range(self.seeds))
 
     @property
+    def live(self) -> bool:
+        """Whether some requests are served by real servers."""
+        workloads = [_entry(workload, _WorkloadEntry) for workload in self.workloads]
+        clusters = [cluster for workload in workloads for cluster in workload.clusters or self.clusters]
+        return any((_entry(cluster, _ClusterEntry).backend or self.backend) != SIMULATED for cluster in clusters)
+
+    @property
     def deterministic(self) -> bool:
         """Whether a rerun gives the same results."""
-        live = {self.backend, *(_entry(cluster, _ClusterEntry).backend for cluster in self.clusters)} - {"", SIMULATED}
-        return self.charge_decision_time != "measured" and not live
+        return self.charge_decision_time != "measured" and not self.live
 
     @property
     def pairs(self) -> tuple[_Pair, ...]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from kvgym.config import to_plain
+from kvgym.harness.beside import TITLE, beside_rows
 from kvgym.harness.classes import CLASS_METRICS
 from kvgym.harness.grid import CompareConfig
 from kvgym.harness.results import Results
@@ -159,6 +160,8 @@ def markdown(results: Results) -> str:
     ]
     for title, items in (("Not finished", missing_lines(results)), ("Flags", flag_lines(summary))):
         lines += [f"## {title}", "", *(f"- {item}" for item in items), ""] if items else []
+    if beside := beside_rows(summary.cells):
+        lines += [f"## {TITLE}", "", *_markdown_table(*beside), ""]
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
         cells = list(group)
         lines += [f"## {workload} on {cluster}", ""]
@@ -197,7 +200,9 @@ def conditions(config: CompareConfig) -> list[str]:
     if config.slo:
         limits = [f"{name} <= {limit:g}" for name, limit in to_plain(config.slo).items() if limit is not None]
         lines.append(f"Goodput: requests with {', '.join(limits)}.")
-    if not config.deterministic:
+    if config.live:
+        lines.append("**Not deterministic**: rows of real servers are measured in wall time.")
+    if config.charge_decision_time == "measured":
         lines.append("**Not deterministic**: measured decision times are charged to the simulated clock.")
     elif config.charge_decision_time:
         lines.append(f"Each decision takes {config.charge_decision_time:g} s of simulated time, one after the other.")
@@ -222,17 +227,19 @@ def text_tables(summary: Summary) -> str:
     lines = []
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
         cells = list(group)
-        header, rows = table_rows(cells, short=True)
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        lines += ["", f"{workload} on {cluster}"]
-        for row in (header, *rows):
-            pairs = zip(row, widths, strict=True)
-            lines.append("  ".join(text.ljust(width) for text, width in pairs).rstrip())
-        lines += unanswered(cells)
+        lines += ["", f"{workload} on {cluster}", *_aligned(*table_rows(cells, short=True)), *unanswered(cells)]
+    if beside := beside_rows(summary.cells):
+        lines += ["", TITLE, *_aligned(*beside)]
     seeds = len(summary.cells[0].seeds)
     lines += ["", f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"]
     lines += [f"flag: {line}" for line in flag_lines(summary)]
     return "\n".join(lines)
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
 
 
 def unanswered(cells: Sequence[CellSummary]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import numpy as np
 from kvgym.errors import ResultsError
 from kvgym.harness.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
 from kvgym.harness.flags import Concentration, concentration, concentration_flags, saturation_flags
-from kvgym.harness.grid import StoredCell
+from kvgym.harness.grid import SIMULATED, StoredCell
 from kvgym.harness.stats import METRICS, RATIO_METRICS, measured, paired_ratio, spread, summarize
 from kvgym.slo import SLO
 
@@ -33,6 +34,8 @@ class CellSummary:
         notes: facts about the workload of the first seed.
         classes: priority class or tenant -> metric of `CLASS_METRICS` -> (mean, minimum, maximum) over seeds.
         flags: what about this cell needs a second look.
+        backend: where the requests were served.
+        fleet: the fleet's configuration as JSON: alike for a simulated fleet and the real one that it stands for.
     """
 
     labels: tuple[str, str, str, str]
@@ -45,6 +48,8 @@ class CellSummary:
     notes: dict[str, Any]
     classes: dict[Class, dict[str, Triple]]
     flags: list[str]
+    backend: str
+    fleet: str
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of `metric` over seeds."""
@@ -129,6 +134,8 @@ def _summarize_cell(cell: StoredCell, own: dict[int, _Run], base: dict[int, _Run
         notes=runs[0].facts["notes"],
         classes=_class_spreads([run.classes for run in runs]),
         flags=[*flags, *saturation_flags({seed: run.metrics["saturated"] for seed, run in own.items()})],
+        backend=cell.plain.get("backend", SIMULATED),
+        fleet=json.dumps(cell.plain.get("cluster"), sort_keys=True),
     )
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -118,3 +123,99 @@ def tools() -> Any:
         simulated = SimulatedBackend
 
     return Tools
+
+
+class Proxy(ThreadingHTTPServer):
+    """A tiny proxy in front of one real server: it passes requests on, but treats the first `faults` generations as `fault` says.
+
+    Args:
+        url: the server.
+        fault: unavailable (HTTP 503), cut (the stream breaks off after its first bytes), short (it ends in good order,
+            but before its last event).
+        faults: how many generations meet it.
+
+    Attributes:
+        generations: POST /generate seen so far.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, url: str, fault: str, faults: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = urlsplit(url).netloc
+        self.fault, self.faults, self.generations = fault, faults, 0
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def next_fault(self, path: str) -> str:
+        """Return what is to happen to a request to `path`; '' for nothing."""
+        if path != "/generate":
+            return ""
+        with self.lock:
+            self.generations += 1
+            return self.fault if self.generations <= self.faults else ""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def do_GET(self) -> None:
+        self._pass(self.server.next_fault(self.path))
+
+    def do_POST(self) -> None:
+        self._pass(self.server.next_fault(self.path))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def _pass(self, fault: str) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if fault == "unavailable":
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        upstream = http.client.HTTPConnection(self.server.target, timeout=60)
+        try:
+            upstream.request(self.command, self.path, body, {"Content-Type": "application/json"})
+            answer = upstream.getresponse()
+            self.send_response(answer.status)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            while part := answer.read1(1 << 16):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                if fault:
+                    break
+            if fault != "cut":
+                self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            pass  # the other side has gone
+        finally:
+            self.close_connection = True
+            upstream.close()
+
+
+@contextmanager
+def proxied(url: str, fault: str, faults: int) -> Iterator[Proxy]:
+    """Yield a running proxy in front of `url`."""
+    with Proxy(url, fault, faults) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="session", name="proxied")
+def proxied_fixture() -> Any:
+    """Return `proxied`: test modules can't import a conftest."""
+    return proxied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
@@ -9,32 +10,35 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
+import kvgym  # noqa: F401  (registers the environments)
 from kvgym.backends.sglang import pool
-from kvgym.backends.sglang.launcher import Fleet
+from kvgym.backends.sglang.backend import LiveBackend
+from kvgym.backends.sglang.launcher import Fleet, free_port
+from kvgym.config import to_plain
 from kvgym.errors import BackendError
 from kvgym.types import DONE, FAILED, REJECTED
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+REQUESTS = 80
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def workload(tools: Any) -> Any:
-    """Eighty requests of 300 tokens, eight at a time, forty tokens each."""
-    prompts = [[5 + (i * 7 + j * 3) % 990 for j in range(300)] for i in range(80)]
-    return tools.text_workload(prompts, [40] * 80, clients=8)
+    """Requests of 300 tokens with a beginning in common, eight at a time, forty tokens each."""
+    prompts = [[5] * 100 + [5 + (i * 7 + j * 3) % 990 for j in range(200)] for i in range(REQUESTS)]
+    return tools.text_workload(prompts, [40] * REQUESTS, clients=8)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def fleet(make_cluster: Any) -> Fleet:
-    """Two healthy servers; dead ones of an earlier test are started anew."""
+    """Two healthy servers; those that an earlier test has killed are started anew."""
     pool.acquire(make_cluster(), "lru")
     found = pool.fleet()
     assert found is not None
-    for worker in range(2):
-        found.wait_healthy(worker)
     return found
 
 
@@ -42,94 +46,184 @@ def least_busy(decision: Any) -> int:
     return int(np.argmin(np.where(decision.mask, decision.inflight, 1 << 30)))
 
 
-def after(delay_s: float, *actions: Callable[[], None]) -> threading.Timer:
-    """Start the actions, one after another, `delay_s` from now."""
-    timer = threading.Timer(delay_s, lambda: [action() for action in actions])
-    timer.start()
-    return timer
+@dataclasses.dataclass
+class Episode:
+    """What an episode with a worker that was killed and started again has shown."""
+
+    records: Any
+    decisions: list[Any]
+    killed: int  # number of the decision before which worker 0 was killed
+    started: int  # ... before which its new server began to start
+    healthy: int  # ... before which that was ready
 
 
-def test_killed_in_mid_stream__its_requests_move_and_it_returns_empty(
-    fleet: Fleet, workload: Any, make_cluster: Any, open_backend: Any, tools: Any
-) -> None:
-    backend = open_backend(workload, make_cluster(), "lru", 0)
-    masked, incarnations = [], []
+@pytest.fixture(scope="module")
+def killed(fleet: Fleet, workload: Any, make_cluster: Any, tools: Any) -> Episode:
+    """Kill worker 0 in mid-stream, start it again while requests go on, and wait until it is back."""
+    backend = LiveBackend(workload, make_cluster(), "lru", 0)
+    decisions: list[Any] = []
+    marks: list[int] = []
 
     def choose(decision: Any) -> int:
-        masked.append(not decision.mask[0])
-        incarnations.append(int(decision.incarnation[0]))
+        if len(decisions) == 20:
+            assert decision.inflight[0] >= 1
+            time.sleep(0.2)  # its answers are under way
+            os.killpg(fleet.group(0), signal.SIGKILL)
+            marks.append(len(decisions))
+        elif len(decisions) == 45:
+            fleet.start_worker(0)
+            marks.append(len(decisions))
+        elif len(decisions) == 60:
+            fleet.wait_healthy(0)
+            time.sleep(2.0)  # some polls
+            marks.append(len(decisions))
+        decisions.append(decision)
         return least_busy(decision)
 
-    timer = after(1.0, lambda: os.killpg(fleet.group(0), signal.SIGKILL))
-    records = tools.play(backend, choose)
-    timer.join()
-    assert records["request"].tolist() == list(range(80))
+    try:
+        records = tools.play(backend, choose)
+    finally:
+        backend.close()
+    return Episode(records, decisions, *marks)
+
+
+def test_killed_in_mid_stream__its_requests_move_and_none_is_lost_or_counted_twice(killed: Episode) -> None:
+    records = killed.records
+    assert records["request"].tolist() == list(range(REQUESTS))
     assert (records["status"] == DONE).all()
     assert records["attempts"].max() >= 2
-    assert any(masked)
-    fleet.start_worker(0)
-    fleet.wait_healthy(0)
-    time.sleep(1.0)
-    again = open_backend(workload, make_cluster(), "lru", 1)
-    records = tools.play(again, least_busy)
-    assert set(records["worker"]) == {0, 1}
+    assert set(records["worker"][records["attempts"] > 1]) == {1}
+    assert len(killed.decisions) == records["attempts"].sum()
 
 
-def test_stopped_for_five_seconds__nothing_is_lost_or_sent_twice(
+def test_killed_and_slow_start__masked_from_death_to_health(killed: Episode) -> None:
+    up = np.array([decision.mask[0] for decision in killed.decisions])
+    assert up[: killed.killed + 1].all()
+    assert not up[killed.started : killed.healthy].any()
+    assert up[killed.healthy + 1 :].all()
+    assert all(decision.mask[1] for decision in killed.decisions)
+
+
+def test_restarted__it_is_known_to_be_empty(killed: Episode) -> None:
+    before, after = killed.decisions[killed.started - 1], killed.decisions[killed.healthy + 1]
+    assert before.incarnation.tolist() == [0, 0]
+    assert after.incarnation.tolist() == [1, 0]
+    assert after.hit_tokens[1] >= 100
+    last = killed.decisions[-1]
+    back = [r for r in killed.decisions[killed.healthy + 1 :] if killed.records["worker"][r.request] == 0]
+    assert back
+    assert killed.records["hit_tokens"][back[0].request] == 0 == back[0].hit_tokens[0]
+    assert last.hit_tokens[0] >= 100
+
+
+def test_stopped_for_five_seconds__masked_and_nothing_is_lost_or_sent_twice(
     fleet: Fleet, workload: Any, make_cluster: Any, open_backend: Any, tools: Any
 ) -> None:
+    fleet.revive()
     backend = open_backend(workload, make_cluster(poll_timeout_s=0.5), "lru", 0)
-    masked = []
+    resume = threading.Timer(5.0, lambda: os.killpg(fleet.group(1), signal.SIGCONT))
+    masks: list[bool] = []
 
     def choose(decision: Any) -> int:
-        masked.append(not decision.mask[1])
+        masks.append(bool(decision.mask[1]))
+        if len(masks) == 20:
+            assert decision.inflight[1] >= 1
+            os.killpg(fleet.group(1), signal.SIGSTOP)
+            resume.start()
+            time.sleep(3.0)  # two polls without an answer
+        elif len(masks) == 60:
+            resume.join()
+            time.sleep(2.0)
         return least_busy(decision)
 
-    stop = after(
-        0.7,
-        lambda: os.killpg(fleet.group(1), signal.SIGSTOP),
-        lambda: time.sleep(5),
-        lambda: os.killpg(fleet.group(1), signal.SIGCONT),
-    )
-    records = tools.play(backend, choose)
-    stop.join()
+    try:
+        records = tools.play(backend, choose)
+    finally:
+        os.killpg(fleet.group(1), signal.SIGCONT)
+        resume.cancel()
+    assert records["request"].tolist() == list(range(REQUESTS))
     assert (records["status"] == DONE).all()
     assert (records["attempts"] == 1).all()
-    assert any(masked)
+    assert not masks[20]
+    assert masks[60]
+    assert backend.spec.capacity_tokens == (4096, 4096)
 
 
-def test_all_dead__requests_end_as_failed(workload: Any, make_cluster: Any, open_backend: Any, tools: Any) -> None:
-    pool.release()
-    cluster = make_cluster(workers=1, down_timeout_s=2.0)
-    backend = open_backend(workload, cluster, "lru", 0)
-    started = pool.fleet()
-    assert started is not None
-    timer = after(0.5, lambda: os.killpg(started.group(0), signal.SIGKILL))
-    records = tools.play(backend, lambda decision: 0)
-    timer.join()
-    pool.release()
-    assert sorted(records["request"]) == list(range(80))
-    assert (records["status"] == FAILED).any()
-    progress = backend.progress()
-    assert progress.in_system_s == pytest.approx((records["finish_s"] - records["arrival_s"]).sum(), rel=0.05)
+@pytest.mark.parametrize("fault", ["unavailable", "cut", "short"])
+def test_busy_or_broken_answers__sent_again(
+    fault: str, fleet: Fleet, workload: Any, make_cluster: Any, open_backend: Any, tools: Any, proxied: Any
+) -> None:
+    fleet.revive()
+    with proxied(fleet.urls[0], fault, faults=5) as proxy:
+        cluster = make_cluster(urls=[proxy.url, fleet.urls[1]], retries=5)
+        backend = open_backend(workload, cluster, "lru", 0)
+        records = tools.play(backend, least_busy)
+        backend.close()
+    assert records["request"].tolist() == list(range(REQUESTS))
+    assert (records["status"] == DONE).all()
+    assert (records["attempts"] - 1).sum() == 5
+    assert (records["output_tokens"] == 40).all()
+    assert backend.progress().in_system_s == pytest.approx((records["finish_s"] - records["arrival_s"]).sum(), rel=0.1)
+
+
+def test_unavailable_for_good__failed_after_the_retries(
+    fleet: Fleet, make_cluster: Any, open_backend: Any, tools: Any, proxied: Any
+) -> None:
+    fleet.revive()
+    workload = tools.text_workload([[7] * 50] * 3, [4] * 3)
+    with proxied(fleet.urls[0], "unavailable", faults=1000) as proxy:
+        backend = open_backend(workload, make_cluster(workers=1, urls=[proxy.url], retries=2), "lru", 0)
+        records = tools.play(backend, lambda decision: 0)
+        backend.close()
+    assert (records["status"] == FAILED).all()
+    assert (records["attempts"] == 3).all()
+    assert proxy.generations == 9
+
+
+def test_all_gone__requests_end_as_failed(
+    fleet: Fleet, workload: Any, make_cluster: Any, open_backend: Any, tools: Any, proxied: Any
+) -> None:
+    fleet.revive()
+    with proxied(fleet.urls[0], "", faults=0) as proxy:
+        cluster = make_cluster(workers=1, urls=[proxy.url], down_timeout_s=2.0, stall_timeout_s=20.0)
+        backend = open_backend(workload, cluster, "lru", 0)
+        seen: list[int] = []
+
+        def choose(decision: Any) -> int:
+            seen.append(decision.request)
+            if len(seen) == 20:
+                proxy.shutdown()
+                proxy.server_close()
+            return 0
+
+        records = tools.play(backend, choose)
+        backend.close()
+    assert records["request"].tolist() == list(range(REQUESTS))
+    assert set(records["status"]) == {DONE, FAILED}
 
 
 def test_too_long__refused_once_and_counted(fleet: Fleet, make_cluster: Any, open_backend: Any, tools: Any) -> None:
-    prompts = [[7] * 100, [9] * 5000, [11] * 100]
-    backend = open_backend(tools.text_workload(prompts, [4, 4, 4]), make_cluster(), "lru", 0)
+    fleet.revive()
+    prompts = [[7] * 100, [9] * 5000, [9] * 9000, [11] * 100]  # too long for the cache, and for the model
+    backend = open_backend(tools.text_workload(prompts, [4] * 4), make_cluster(), "lru", 0)
     records = tools.play(backend, lambda decision: 0)
-    assert records["status"].tolist() == [DONE, REJECTED, DONE]
-    assert records["attempts"].tolist() == [1, 1, 1]
+    assert records["status"].tolist() == [DONE, REJECTED, REJECTED, DONE]
+    assert records["attempts"].tolist() == [1, 1, 1, 1]
 
 
-def test_wrong_key__ends_the_run_and_names_the_server(
-    make_cluster: Any, open_backend: Any, tools: Any, monkeypatch: pytest.MonkeyPatch
+def test_refused_at_reset__names_the_url(make_cluster: Any) -> None:
+    url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
+    cluster = to_plain(make_cluster(workers=1, urls=[url]))
+    env = gymnasium.make("kvgym/Routing-v0", workload="gsp_small", cluster=cluster, eviction="lru", backend="sglang")
+    with pytest.raises(BackendError, match=rf"cannot reach an SGLang server at {url}.*is it running"):
+        env.reset(seed=0)
+    env.close()
+
+
+def test_port_in_use__the_error_says_so(
+    fleet: Fleet, make_cluster: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool.release()
-    monkeypatch.setenv("KVGYM_TEST_KEY", "right")
-    cluster = make_cluster(workers=1, api_key_variable="KVGYM_TEST_KEY")
-    urls = [server.url for server in pool.acquire(cluster, "lru")]
-    monkeypatch.setenv("KVGYM_TEST_KEY", "wrong")
-    with pytest.raises(BackendError, match=rf"{urls[0]}.*api_key_variable"):
-        pool.acquire(make_cluster(workers=1, urls=urls, api_key_variable="KVGYM_TEST_KEY"), "lru")
-    pool.release()
+    taken: Callable[[str], int] = lambda host: fleet.ports[0]  # noqa: E731
+    monkeypatch.setattr("kvgym.backends.sglang.launcher.free_port", taken)
+    with pytest.raises(BackendError, match=rf"port {fleet.ports[0]}"):
+        Fleet(make_cluster(workers=1), "lru", tmp_path / "logs")

@@ -22,7 +22,7 @@ SEEDS, IN_FLIGHT = range(5), 16
 
 
 def groups(seed: int) -> Workload:
-    """14 groups of 250-token prefixes, about what one server holds and much less than both do, 16 requests in flight."""
+    """14 groups of 250-token prefixes, about what one server holds, much less than both; 16 in flight."""
     fields = {"groups": 14, "prompts_per_group": 12, "prefix_ratio": 0.9, "lens": [280], "output_tokens": 4}
     return resolve_workload({"source": "gsp", "rate_rps": None, "clients": IN_FLIGHT, **fields}).generate(seed, 1)
 
@@ -60,5 +60,5 @@ def test_cache_aware__hit_rates_within_three_points_of_the_real_router(
 
 
 def test_front__unknown_policy(make_cluster: Any) -> None:
-    with pytest.raises(ConfigError, match="no policy 'cache_awar'.*cache_aware"):
+    with pytest.raises(ConfigError, match=r"no policy 'cache_awar'.*cache_aware"):
         FrontRouter(make_cluster().live, ["http://127.0.0.1:9"], "cache_awar")

@@ -84,7 +84,13 @@ class LiveBackend:
         self._prompts = Prompts(workload, vocab_size)
         self._channel = Channel(self.live, [s.url for s in self.servers], api_key(self.live), front)
         self._known = CacheKnowledge(signals, workload.forest, self.spec.capacity_tokens, seed)
-        self._ledger = Ledger(workload.requests, len(self.servers), journal)
+        labels = [str(server.info.get("weight_version", "")) for server in self.servers]
+        if front and len(set(labels)) < len(labels):
+            raise ConfigError(
+                "answers through a router name their server by its --weight-version, but these servers share one: "
+                f"{', '.join(sorted(set(labels)))}; start each with its own"
+            )
+        self._ledger = Ledger(workload.requests, labels, journal)
         self._bodies: dict[int, np.ndarray] = {}
         self._outputs: dict[int, list[int]] = {}
         self._due: list[tuple[float, int]] = []

@@ -18,6 +18,9 @@ ANSWERED, REFUSED, LOST = "answered", "refused", "lost"
 """How a request ended at a server: with all its tokens; refused for good (HTTP 400 and 413: too long); or lost (no
 connection, broken or silent stream, HTTP 429 and 5xx), which may be sent again."""
 
+KEEPALIVE_S = 2.0
+"""Idle connections are given up before SGLang does so (after 5 s): a request must not meet one that is being closed."""
+
 
 @dataclass
 class Answer:
@@ -34,7 +37,7 @@ class Answer:
     prompt_tokens: int = 0
     retractions: int = 0
     output_ids: list[int] = field(default_factory=list)
-    label: str = ""  # --weight-version of the server that answered
+    label: str = ""  # weight_version of the server that answered
     error: str = ""
 
 
@@ -42,7 +45,9 @@ def open_session(live: LiveConfig, api_key: str) -> aiohttp.ClientSession:
     """Return an HTTP session with the limits, timeouts and the API key of `live`; call it inside the event loop."""
     import aiohttp
 
-    connector = aiohttp.TCPConnector(limit=0, limit_per_host=live.connections, ssl=live.verify_tls)
+    connector = aiohttp.TCPConnector(
+        limit=0, limit_per_host=live.connections, ssl=live.verify_tls, keepalive_timeout=KEEPALIVE_S
+    )
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=live.connect_timeout_s, sock_read=live.stall_timeout_s)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers)
@@ -66,6 +71,10 @@ async def generate(
             if response.status != 200:
                 return _refused(url, response.status, (await response.text())[:300], answer)
             async for last in _events(response):
+                if reason := _aborted(last):
+                    return _refused(
+                        url, int(reason.get("status_code") or 500), str(reason.get("message"))[:300], answer
+                    )
                 if answer.first_s < 0 and last.get("output_ids"):
                     answer.first_s = time.monotonic()
                     on_first()
@@ -96,6 +105,15 @@ def _refused(url: str, status: int, text: str, answer: Answer) -> Answer:
     return answer
 
 
+def _aborted(event: dict[str, Any]) -> dict[str, Any] | None:
+    """Return why a request was given up after its stream had begun with HTTP 200, as SGLang does with long prompts."""
+    if "error" in event:
+        error = event["error"] if isinstance(event["error"], dict) else {"message": event["error"]}
+        return {"status_code": error.get("code"), "message": error.get("message")}
+    reason = (event.get("meta_info") or {}).get("finish_reason") or {}
+    return reason if reason.get("type") == "abort" else None
+
+
 async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
     """Yield the JSON objects of a server-sent event stream; lines may be of any length."""
     rest = b""
@@ -103,10 +121,7 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, A
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             if line.startswith(b"data:") and (payload := line[5:].strip()) != b"[DONE]":
-                event = json.loads(payload)
-                if "error" in event:
-                    raise ValueError(str(event["error"])[:300])
-                yield event
+                yield json.loads(payload)
 
 
 async def get_json(session: aiohttp.ClientSession, url: str, timeout_s: float) -> Any:

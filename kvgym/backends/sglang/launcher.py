@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -74,6 +75,7 @@ class Fleet:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._watchdog: subprocess.Popen[str] | None = None
         self.ports = [free_port(self.live.host) for _ in range(cluster.workers)]
+        self._nonce = secrets.token_hex(4)  # tells our servers from another's at the same port
         self.servers: list[Server] = []
         devices = self.live.devices
         if len(devices) not in (1, cluster.workers):
@@ -94,7 +96,10 @@ class Fleet:
         """Start the server of `worker` at its port, without waiting for it; also after it was killed."""
         if worker < len(self._processes):
             self._processes[worker].wait(timeout=10)  # it has ended; this clears it away
-        command, environment = server_command(self.cluster, self.eviction, worker, self.ports[worker])
+            self._watch(f"-{self._processes[worker].pid}")
+        command, environment = server_command(
+            self.cluster, self.eviction, worker, self.ports[worker], self._label(worker)
+        )
         with (self.logs / f"worker-{worker}.log").open("ab") as log:
             try:
                 process = subprocess.Popen(
@@ -120,12 +125,25 @@ class Fleet:
             if process.poll() is not None:
                 raise BackendError(f"server {worker} ended with status {process.returncode}: {self._tail(worker)}")
             if healthy(url):
-                return check_server(url, self.eviction, api_key(self.live))
+                return self._ours(worker, url)
             time.sleep(0.2)
         raise BackendError(
             f"server {worker} at {url} is not healthy after {self.live.start_timeout_s:g} s (live.start_timeout_s): "
             f"{self._tail(worker)}"
         )
+
+    def _label(self, worker: int) -> str:
+        return f"worker-{worker}-{self._nonce}"
+
+    def _ours(self, worker: int, url: str) -> Server:
+        taken = f"port {self.ports[worker]} is in use by another server, which answers at {url}; start again"
+        try:
+            server = check_server(url, self.eviction, api_key(self.live))
+        except BackendError as error:
+            raise BackendError(f"{error}; if it is none of ours: {taken}") from error
+        if server.info.get("weight_version") != self._label(worker):
+            raise BackendError(taken)
+        return server
 
     def revive(self) -> None:
         """Start servers that have ended anew, and wait until all are healthy."""
@@ -183,8 +201,10 @@ class Fleet:
         return f"{path} ends with: {' | '.join(line[:200] for line in lines[-4:])}"
 
 
-def server_command(cluster: ClusterConfig, eviction: str, worker: int, port: int) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and the environment that start the server of `worker`."""
+def server_command(
+    cluster: ClusterConfig, eviction: str, worker: int, port: int, label: str
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command line and the environment that start the server of `worker`; its answers carry `label`."""
     live = cluster.live
     assert live is not None, "the caller has a live cluster"
     python = live.python or os.environ.get("KVGYM_LIVE_PYTHON") or sys.executable
@@ -195,7 +215,7 @@ def server_command(cluster: ClusterConfig, eviction: str, worker: int, port: int
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules halve the start
     command = [python, "-m", "sglang.launch_server", "--model-path", live.model, "--host", live.host]
     command += ["--port", str(port), "--page-size", str(cluster.page_size), "--enable-metrics"]
-    command += ["--random-seed", str(worker), "--weight-version", f"worker-{worker}"]
+    command += ["--random-seed", str(worker), "--weight-version", label]
     command += ["--chunked-prefill-size", str(cluster.chunk_tokens)]
     command += ["--max-prefill-tokens", str(cluster.max_prefill_tokens)]
     if device == "cpu":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class Ledger:
 
     Args:
         requests: REQUEST records of the workload, shape (requests,).
-        workers: number of workers.
+        labels: of the workers; an answer may carry the one of the worker that gave it.
         journal: file to which each ended request is appended as a JSON line at once; none: not kept.
 
     Attributes:
@@ -28,7 +29,9 @@ class Ledger:
         attempts: times that each request was sent, int32 (requests,).
     """
 
-    def __init__(self, requests: np.ndarray, workers: int, journal: Path | None = None) -> None:
+    def __init__(self, requests: np.ndarray, labels: Sequence[str], journal: Path | None = None) -> None:
+        workers = len(labels)
+        self._labels = {label: worker for worker, label in enumerate(labels)} if len(set(labels)) == workers else {}
         self.inflight = np.zeros((2, workers), np.int64)
         self.attempts = np.zeros(len(requests), np.int32)
         self._requests = requests
@@ -84,8 +87,7 @@ class Ledger:
             row["hit_tokens"], row["output_tokens"] = answer.cached_tokens, len(answer.output_ids)
             row["retractions"], row["admitted_s"] = answer.retractions, answer.sent_s + answer.queue_s - start_s
             row["first_token_s"], row["finish_s"] = answer.first_s - start_s, answer.finish_s - start_s
-            if answer.label.startswith("worker-"):  # a router in front may have chosen another one
-                row["worker"] = int(answer.label.removeprefix("worker-"))
+            row["worker"] = self._labels.get(answer.label, worker)  # a router in front may have chosen another one
         self._ended.append(r)
         if self._journal is not None:
             with self._journal.open("a", encoding="utf-8") as file:

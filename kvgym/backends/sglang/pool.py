@@ -63,7 +63,7 @@ def _started(cluster: ClusterConfig, eviction: str) -> Fleet:
 
 def _commands(cluster: ClusterConfig, eviction: str) -> list[tuple[list[str], dict[str, str]]]:
     """Return what starts the servers: clusters that differ in client settings only share them."""
-    return [server_command(cluster, eviction, worker, 0) for worker in range(cluster.workers)]
+    return [server_command(cluster, eviction, worker, 0, "") for worker in range(cluster.workers)]
 
 
 def vocabulary(server: Server) -> int:

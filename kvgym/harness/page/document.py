@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from kvgym.harness.beside import TITLE, beside_rows
 from kvgym.harness.page.curves import Curves, read_curves
 from kvgym.harness.page.figures import Row, bars, cdf, forest, over_time, shares
 from kvgym.harness.page.markup import html, node
@@ -69,6 +70,8 @@ def make_page(results: Results) -> str:
     groups = [list(group) for _, group in groupby(results.summary.cells, key=lambda cell: cell.labels[:2])]
     body = node("body", node("main", *_opening(results, groups), *(_workload(results, group) for group in groups)))
     main = body[0]
+    if beside := beside_rows(results.summary.cells):
+        main.append(node("section", node("h2", TITLE), _table(*beside)))
     if published := published_rows(results.summary.cells):
         main.append(node("section", node("h2", "Published values beside ours"), _table(*published)))
     main.append(_definitions())
