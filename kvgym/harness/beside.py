@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kvgym.harness.grid import SIMULATED
 from kvgym.harness.summary import CellSummary
 
-COLUMNS = (
+COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("hit rate %", "hit_rate", 100.0, ".1f"),
     ("evicted tokens", "evicted_tokens", 1.0, ".0f"),
     ("imbalance", "load_imbalance", 1.0, ".2f"),
@@ -34,7 +34,7 @@ def beside_rows(cells: Sequence[CellSummary]) -> tuple[list[str], list[list[str]
     rows = []
     for cell in real:
         twin = simulated.get((cell.fleet, cell.labels[0], *cell.labels[2:]))
-        values = [f"{_mean(twin, *column)} / {_mean(cell, *column)}" for _, *column in COLUMNS]
+        values = [f"{_mean(twin, *how)} / {_mean(cell, *how)}" for how in ((m, f, s) for _, m, f, s in COLUMNS)]
         rows.append([cell.labels[0], *cell.labels[2:], *values])
     return header, rows
 

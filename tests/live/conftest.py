@@ -126,7 +126,7 @@ def tools() -> Any:
 
 
 class Proxy(ThreadingHTTPServer):
-    """A tiny proxy in front of one real server: it passes requests on, but treats the first `faults` generations as `fault` says.
+    """Stands in front of one real server; what the first `faults` generations meet, `fault` says.
 
     Args:
         url: the server.

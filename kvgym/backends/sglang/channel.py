@@ -99,7 +99,7 @@ class Channel:
     async def _flush(self) -> None:
         for url in self.urls:
             try:
-                async with self._session.post(f"{url}/flush_cache") as response:
+                async with self._session.post(f"{url}/flush_cache?timeout=10") as response:
                     text = await response.text()
             except Exception as error:
                 raise BackendError(f"cannot empty the cache of {url}: {type(error).__name__} {error}") from error
