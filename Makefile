@@ -17,8 +17,9 @@ quickstart: $(VENV)/.lean
 
 test: $(VENV)/.dev serving chromium
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -n 2 --dist worksteal -m "not live"
+	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 
-# Starts, kills and stops real servers on the CPU, one fleet at a time: minutes, and an idle machine.
+# The second half of `test`: starts, kills and stops real servers on the CPU, one fleet at a time.
 test-live: $(VENV)/.dev serving
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 

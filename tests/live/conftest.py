@@ -26,6 +26,7 @@ from kvgym.workloads.forest import Forest
 from kvgym.workloads.sessions import make_workload
 
 POOL_TOKENS = 4096
+KEY_VARIABLE = "KVGYM_TEST_KEY"
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +40,15 @@ def live_python(repo_root: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def make_cluster(live_python: Path) -> Iterator[Callable[..., ClusterConfig]]:
-    """Return a function that makes a live cluster; extra keywords go to its `live` part."""
+    """Return a function that makes a live cluster; extra keywords go to its `live` part.
+
+    Servers with larger pages also want an API key, so that no test of that needs servers of its own.
+    """
+    patch = pytest.MonkeyPatch()
+    patch.setenv(KEY_VARIABLE, "right")
 
     def make(workers: int = 2, page_size: int = 1, retries: int = 3, **live: Any) -> ClusterConfig:
+        live = {"api_key_variable": KEY_VARIABLE if page_size > 1 else ""} | live
         live = {"model": str(live_python.parent.parent / "model"), "python": str(live_python)} | live
         if "urls" in live:
             del live["model"], live["python"]
@@ -50,6 +57,7 @@ def make_cluster(live_python: Path) -> Iterator[Callable[..., ClusterConfig]]:
 
     yield make
     pool.release()
+    patch.undo()
 
 
 @pytest.fixture

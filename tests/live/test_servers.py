@@ -22,7 +22,19 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 GROUPS, PREFIX_TOKENS, CYCLES = 24, 200, 12
 
 
-@pytest.mark.parametrize(("eviction", "low", "high"), [("rlt", 0.25, 0.6), ("lru", 0.0, 0.02)])
+def test_attach__other_policy_and_nobody_there(make_cluster: Any) -> None:
+    servers = pool.acquire(make_cluster(), "lru")
+    with pytest.raises(
+        BackendError, match=r"evicts by 'lru', this run asks for 'rlt'.*--radix-cache-backend kvgym-rlt"
+    ):
+        check_server(servers[0].url, "rlt")
+    with pytest.raises(BackendError, match=r"http://127\.0\.0\.1:9"):
+        pool.acquire(make_cluster(workers=1, urls=["http://127.0.0.1:9"]), "lru")
+    with pytest.raises(ConfigError, match="1 addresses for 2 workers"):
+        pool.acquire(make_cluster(urls=[servers[0].url]), "lru")
+
+
+@pytest.mark.parametrize(("eviction", "low", "high"), [("lru", 0.0, 0.02), ("rlt", 0.25, 0.6)])
 def test_eviction__rlt_in_a_stock_server_beats_lru_on_cycles(
     eviction: str, low: float, high: float, make_cluster: Any, open_backend: Any, tools: Any
 ) -> None:
@@ -44,18 +56,6 @@ def test_eviction__rlt_in_a_stock_server_beats_lru_on_cycles(
         assert "kvgym eviction policy 'rlt' is in force" in (fleet.logs / "worker-0.log").read_text()
 
 
-def test_attach__other_policy_and_nobody_there(make_cluster: Any) -> None:
-    servers = pool.acquire(make_cluster(), "lru")
-    with pytest.raises(
-        BackendError, match=r"evicts by 'lru', this run asks for 'rlt'.*--radix-cache-backend kvgym-rlt"
-    ):
-        check_server(servers[0].url, "rlt")
-    with pytest.raises(BackendError, match=r"http://127\.0\.0\.1:9"):
-        pool.acquire(make_cluster(workers=1, urls=["http://127.0.0.1:9"]), "lru")
-    with pytest.raises(ConfigError, match="1 addresses for 2 workers"):
-        pool.acquire(make_cluster(urls=[servers[0].url]), "lru")
-
-
 def test_start__says_why_a_server_does_not_start(make_cluster: Any, tmp_path: Path) -> None:
     cluster = make_cluster(workers=1, model=str(tmp_path / "nothing"))
     with pytest.raises(BackendError, match=r"server 0 ended with status .*worker-0\.log"):
@@ -65,7 +65,6 @@ def test_start__says_why_a_server_does_not_start(make_cluster: Any, tmp_path: Pa
 
 
 def test_parent_killed__servers_go_too(make_cluster: Any, repo_root: Path) -> None:
-    pool.release()
     cluster = make_cluster(workers=1)
     code = (
         "import sys, json; from kvgym.config import build; from kvgym.cluster import ClusterConfig\n"

@@ -90,7 +90,7 @@ class LiveBackend:
                 "answers through a router name their server by its --weight-version, but these servers share one: "
                 f"{', '.join(sorted(set(labels)))}; start each with its own"
             )
-        self._ledger = Ledger(workload.requests, labels, journal)
+        self._ledger = Ledger(workload.requests, labels, journal, front=bool(front))
         self._bodies: dict[int, np.ndarray] = {}
         self._outputs: dict[int, list[int]] = {}
         self._due: list[tuple[float, int]] = []

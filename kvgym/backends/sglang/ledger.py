@@ -23,13 +23,17 @@ class Ledger:
         requests: REQUEST records of the workload, shape (requests,).
         labels: of the workers; an answer may carry the one of the worker that gave it.
         journal: file to which each ended request is appended as a JSON line at once; none: not kept.
+        front: a router in front of the workers chooses among them.
 
     Attributes:
         inflight: requests, and their prompt tokens, at each worker, int64 (2, workers).
         attempts: times that each request was sent, int32 (requests,).
     """
 
-    def __init__(self, requests: np.ndarray, labels: Sequence[str], journal: Path | None = None) -> None:
+    def __init__(
+        self, requests: np.ndarray, labels: Sequence[str], journal: Path | None = None, front: bool = False
+    ) -> None:
+        self._front = front
         workers = len(labels)
         self._labels = {label: worker for worker, label in enumerate(labels)} if len(set(labels)) == workers else {}
         self.inflight = np.zeros((2, workers), np.int64)
@@ -109,14 +113,20 @@ class Ledger:
         return self._rows[self._ended]
 
     def stats(self) -> dict[str, Any]:
-        """Return per-worker lists and totals; ``busy_s`` is the time with at least one request at the worker."""
+        """Return per-worker lists and totals; ``busy_s`` is the time with at least one request at the worker.
+
+        Behind a router that chooses by itself this is known afterwards only, from the records.
+        """
         records, workers = self.records(), len(self._busy_s)
+        busy_s = self._busy_s
+        if self._front:
+            busy_s = np.array([_covered_s(records[records["worker"] == worker]) for worker in range(workers)])
         known = records[records["worker"] >= 0]
-        stats: dict[str, Any] = {"busy_s": self._busy_s.tolist()}
+        stats: dict[str, Any] = {"busy_s": busy_s.tolist()}
         for name in ("hit_tokens", "prompt_tokens", "retractions"):
             stats[name] = np.bincount(known["worker"], known[name], workers).astype(int).tolist()
         stats["makespan_s"] = float(records["finish_s"].max()) if len(records) else 0.0
-        stats["makespan_load_s"] = float(self._busy_s.max())
+        stats["makespan_load_s"] = float(busy_s.max())
         return stats
 
     def _advance(self, now_s: float) -> None:
@@ -124,3 +134,12 @@ class Ledger:
             self._area_s += self._present * step_s
             self._busy_s += (self.inflight[0] > 0) * step_s
             self._last_s = now_s
+
+
+def _covered_s(records: np.ndarray) -> float:
+    """Return for how long at least one of `records` was between arrival and end, seconds."""
+    covered_s, until_s = 0.0, 0.0
+    for start_s, end_s in sorted(zip(records["arrival_s"].tolist(), records["finish_s"].tolist(), strict=True)):
+        covered_s += max(end_s - max(start_s, until_s), 0.0)
+        until_s = max(until_s, end_s)
+    return covered_s

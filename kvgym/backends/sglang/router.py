@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +50,7 @@ class FrontRouter:
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
         try:
-            self._wait(live.start_timeout_s)
+            self._wait(len(urls), live.start_timeout_s)
         except BaseException:
             self.close()
             raise
@@ -69,11 +69,12 @@ class FrontRouter:
         """Stop it."""
         self.close()
 
-    def _wait(self, timeout_s: float) -> None:
+    def _wait(self, workers: int, timeout_s: float) -> None:
+        """Wait until all workers are registered; it calls itself ready with the first."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s and self._process.poll() is None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/readiness", timeout=5) as answer:
-                if answer.status == 200:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/workers", timeout=5) as answer:
+                if sum(worker["is_healthy"] for worker in json.load(answer)["workers"]) == workers:
                     return
             time.sleep(0.2)
         tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
