@@ -26,6 +26,7 @@ class LiveConfig:
     devices: tuple[str, ...] = option(("cpu",), "per worker: cpu, or its GPUs as 0 or 0,1; one entry serves for all")
     memory_fraction: float | None = option(None, "SGLang's --mem-fraction-static; none: the pool is capacity_tokens")
     flags: tuple[str, ...] = option((), "further flags of sglang.launch_server, for every worker")
+    kv_events: bool = option(False, "started servers publish KV events, for signals.observability: events")
     python: str = option("", "interpreter that has SGLang; none: $KVGYM_LIVE_PYTHON, else this one")
     host: str = option("127.0.0.1", "address that started servers listen on")
     api_key_variable: str = option("", "environment variable with the API key of the servers")

@@ -42,13 +42,13 @@ def live_python(repo_root: Path) -> Path:
 def make_cluster(live_python: Path) -> Iterator[Callable[..., ClusterConfig]]:
     """Return a function that makes a live cluster; extra keywords go to its `live` part.
 
-    Servers with larger pages also want an API key, so that no test of that needs servers of its own.
+    Servers with larger pages also want an API key and publish KV events: no test of that needs servers of its own.
     """
     patch = pytest.MonkeyPatch()
     patch.setenv(KEY_VARIABLE, "right")
 
     def make(workers: int = 2, page_size: int = 1, retries: int = 3, **live: Any) -> ClusterConfig:
-        live = {"api_key_variable": KEY_VARIABLE if page_size > 1 else ""} | live
+        live = {"api_key_variable": KEY_VARIABLE if page_size > 1 else "", "kv_events": page_size > 1} | live
         live = {"model": str(live_python.parent.parent / "model"), "python": str(live_python)} | live
         if "urls" in live:
             del live["model"], live["python"]

@@ -25,6 +25,7 @@ from kvgym.backends.knowledge import CacheKnowledge
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.channel import Channel
 from kvgym.backends.sglang.client import ANSWERED, LOST, REFUSED, Answer
+from kvgym.backends.sglang.events import KVEvents
 from kvgym.backends.sglang.launcher import api_key
 from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts
@@ -48,7 +49,7 @@ class LiveBackend:
         cluster: the fleet; its `live` part says where it is.
         eviction: eviction policy of the servers; attached servers must have it already.
         seed: of the episode (the servers have seeds of their own).
-        signals: how much the router remembers (`index_tokens`); all else is as real as it is.
+        signals: `observability` router or events, and `index_tokens`; all else is as real as it is.
         front: router in front of the servers that takes all requests, whatever worker is chosen; '' for none.
         journal: file to which each ended request is appended as a JSON line at once; none: not kept.
 
@@ -73,17 +74,20 @@ class LiveBackend:
     ) -> None:
         if cluster.live is None:
             raise ConfigError("backend sglang needs a cluster with a `live` part (see kvgym.live.LiveConfig)")
-        if dataclasses.replace(signals, index_tokens=None) != DEFAULT_SIGNALS:
+        told = dataclasses.replace(signals, index_tokens=None, observability=DEFAULT_SIGNALS.observability)
+        if told != DEFAULT_SIGNALS or signals.observability == "exact":
             raise ConfigError(
-                "backend sglang takes no signals but index_tokens: one router with its own memory, and metrics as old "
-                "as live.poll_s makes them"
+                "backend sglang takes no signals but index_tokens and observability (router or events): one router, "
+                "and metrics as old as live.poll_s makes them"
             )
         self.workload, self.cluster, self.live = workload, cluster, cluster.live
         self.servers = pool.acquire(cluster, eviction)
         vocab_size = self.live.vocab_size or pool.vocabulary(self.servers[0])
         self._prompts = Prompts(workload, vocab_size)
         self._channel = Channel(self.live, [s.url for s in self.servers], api_key(self.live), front)
-        self._known = CacheKnowledge(signals, workload.forest, self.spec.capacity_tokens, seed)
+        self._events = KVEvents(self.servers, workload.page_size) if signals.observability == "events" else None
+        forest = self._events.forest if self._events else workload.forest
+        self._known = CacheKnowledge(signals, forest, self.spec.capacity_tokens, seed)
         labels = [str(server.info.get("weight_version", "")) for server in self.servers]
         if front and len(set(labels)) < len(labels):
             raise ConfigError(
@@ -98,8 +102,14 @@ class LiveBackend:
         self._start_s, self._down_s = -1.0, -1.0
         self._pending = -1
         self._evicted_before: list[int] = []
-        self._channel.flush()
-        self._evicted_before = self._channel.evicted_tokens()
+        try:
+            if self._events:
+                self._events.wait_heard(self._channel.probe, self.live.connect_timeout_s)
+            self._channel.flush()
+            self._evicted_before = self._channel.evicted_tokens()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def spec(self) -> FleetSpec:
@@ -133,13 +143,12 @@ class LiveBackend:
             raise SimulationError("no request waits for a route; call run_to_decision() first")
         self._pending = -1
         row = self.workload.requests[r]
-        if r not in self._bodies:
-            self._bodies[r] = self._prompts.ids(r)
+        ids = self._ids(r)
         self._ledger.send(r, worker, self._now_s())
-        self._known.sent(0, worker, int(row["prompt_node"]), self._now_s())
+        self._known.sent(0, worker, int(row["prompt_node"]), self._now_s())  # with KV events this says nothing
         output = int(row["output_tokens"]) if self.cluster.ignore_eos else int(row["max_new_tokens"])
         sampling = {"temperature": 0, "max_new_tokens": output, "ignore_eos": self.cluster.ignore_eos}
-        body = {"input_ids": self._bodies[r].tolist(), "sampling_params": sampling}
+        body = {"input_ids": ids.tolist(), "sampling_params": sampling}
         self._channel.send(r, worker, body, delay_s)
 
     def progress(self) -> Progress:
@@ -201,6 +210,8 @@ class LiveBackend:
     def close(self) -> None:
         """Cancel what is on its way; servers that kvgym started stay up until the process ends."""
         self._channel.close()
+        if self._events:
+            self._events.close()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -222,6 +233,7 @@ class LiveBackend:
         row = self.workload.requests[r]
         running, queued, used, up, incarnation = self._channel.signals()
         self._known.see(incarnation)
+        cached = self._cached_tokens(r, incarnation)
         node, most = int(row["prompt_node"]), int(row["prompt_tokens"]) - 1
         page = self.workload.page_size
         capacity = np.array([server.capacity_tokens for server in self.servers], np.int64)
@@ -244,9 +256,22 @@ class LiveBackend:
             kv_used_tokens=used,
             kv_capacity_tokens=capacity,
             mask=up if up.any() else np.ones(len(up), bool),
-            hit_tokens=np.minimum(self._known.match_tokens(0, node), most // page * page),
+            hit_tokens=np.minimum(cached, most // page * page),
             incarnation=incarnation,
         )
+
+    def _ids(self, r: int) -> np.ndarray:
+        """Return the token ids of a prompt, which stay the same when it is sent again."""
+        if r not in self._bodies:
+            self._bodies[r] = self._prompts.ids(r)
+        return self._bodies[r]
+
+    def _cached_tokens(self, r: int, incarnation: np.ndarray) -> np.ndarray:
+        """Return what each worker holds of a prompt, as far as is known: from what was sent, or from KV events."""
+        if self._events is None:
+            return self._known.match_tokens(0, int(self.workload.requests["prompt_node"][r]))
+        self._known.hear(self._events.hear(self._now_s(), incarnation), self._now_s())
+        return self._known.match_tokens(0, self._events.forest.insert(self._ids(r)))
 
     def _someone_up(self) -> bool:
         if any(health.up for health in self._channel.health):

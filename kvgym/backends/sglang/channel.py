@@ -67,6 +67,12 @@ class Channel:
         """
         self._call(self._flush())
 
+    def probe(self, worker: int) -> None:
+        """Make a server compute and store a few tokens, and wait for it."""
+        body = {"input_ids": [1] * 64, "sampling_params": {"max_new_tokens": 1}}
+        answer = Answer(-1, worker, "", time.monotonic())
+        self._call(generate(self._session, self.urls[worker], body, answer, lambda: None))
+
     def evicted_tokens(self) -> list[int]:
         """Return each server's count of evicted tokens since it started; -1 where it does not answer."""
         return self._call(self._evicted())

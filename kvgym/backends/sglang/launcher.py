@@ -161,6 +161,8 @@ class Fleet:
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=5)
+        for worker in range(len(groups)):
+            events_socket(self._label(worker)).unlink(missing_ok=True)
         self._processes = []
         if self._watchdog is not None:
             with contextlib.suppress(OSError):
@@ -227,9 +229,18 @@ def server_command(
     else:
         command += ["--mem-fraction-static", str(live.memory_fraction)]
     command += policy_flags(eviction)
+    if live.kv_events:
+        address = f"ipc://{events_socket(label)}"
+        events = {"publisher": "zmq", "topic": "kv-events", "endpoint": address, "bind": True}
+        command += ["--kv-events-config", json.dumps(events)]
     if key := api_key(live):
         command += ["--api-key", key]
     return command + list(live.flags), environment
+
+
+def events_socket(label: str) -> Path:
+    """Return the local socket at which the server with this label publishes KV events."""
+    return Path(tempfile.gettempdir()) / f"kvgym-{label}.events"
 
 
 def api_key(live: LiveConfig) -> str:
