@@ -49,7 +49,8 @@ def test_cache_aware__hit_rates_within_three_points_of_the_real_router(
     ours, theirs, blind = [], [], []
     for seed in SEEDS:
         ours.append(hit_rate(routed(CacheAware(), seed, cluster, open_backend, tools)))
-        blind.append(hit_rate(routed(RoundRobin(), seed, cluster, open_backend, tools)))
+        if seed < 2:
+            blind.append(hit_rate(routed(RoundRobin(), seed, cluster, open_backend, tools)))
         with FrontRouter(cluster.live, urls, "cache_aware") as router:
             records = routed(RouterPeer(), seed, cluster, open_backend, tools, router.url)
         assert set(records["worker"]) == {0, 1}

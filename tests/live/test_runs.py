@@ -29,10 +29,8 @@ CELLS = [
 ]
 
 
-def start(
-    folder: Path, root: Path, cluster: dict[str, Any], cells: Any, mark: str, **workload: Any
-) -> subprocess.Popen:
-    """Start `kvgym compare` in `folder`; all processes that come of it have `mark` in their environment."""
+def start(folder: Path, root: Path, cluster: dict[str, Any], cells: Any, **workload: Any) -> subprocess.Popen:
+    """Start `kvgym compare` in `folder`; all processes that come of it write to files there."""
     gsp = {"source": "gsp", "groups": 12, "prompts_per_group": 8, "lens": [200], "output_tokens": 4, "rate_rps": 20.0}
     config = {
         "name": "tiny",
@@ -43,7 +41,7 @@ def start(
     }
     (folder / "tiny.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "kvgym", "compare", "tiny.yaml", "--jobs", "1", "--out", "out"]
-    environment = {**os.environ, "PYTHONPATH": str(root), "KVGYM_TEST_MARK": mark}
+    environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(folder)}
     with (folder / "out.txt").open("w") as out, (folder / "errors.txt").open("w") as errors:
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=errors, start_new_session=True)
 
@@ -67,21 +65,21 @@ def marks(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "out" / "records").glob("gsp-real-*.json")}
 
 
-def marked(mark: str) -> list[str]:
-    """Return the command lines of the processes with `mark` in their environment."""
+def writers(folder: Path) -> list[str]:
+    """Return the names of the processes whose output goes to `folder`: SGLang's hide their environment and command."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if f"KVGYM_TEST_MARK={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            if os.readlink(entry / "fd" / "2").startswith(f"{folder}/"):
+                found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
         except OSError:
             continue
     return found
 
 
-def wait_gone(mark: str, seconds: float = 60) -> None:
+def wait_gone(folder: Path, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
-    while left := marked(mark):
+    while left := writers(folder):
         assert time.monotonic() < end, f"still there: {left}"
         time.sleep(0.2)
 
@@ -101,15 +99,15 @@ def plain(cluster: ClusterConfig) -> dict[str, Any]:
 def test_killed__goes_on_per_cell_and_shows_both_kinds_side_by_side(
     attached: dict[str, Any], tmp_path: Path, repo_root: Path
 ) -> None:
-    mark = f"kill-{os.getpid()}"
-    process = start(tmp_path, repo_root, attached, CELLS, mark)
-    wait_until(lambda: len(marks(tmp_path)) >= 1 and lines(tmp_path) >= 3, process)
+    process = start(tmp_path, repo_root, attached, CELLS)
+    wait_until(lambda: len(marks(tmp_path)) >= 1 and lines(tmp_path) >= 3, process)  # in the second run
+    wait_until(lambda: any("router" in name for name in writers(tmp_path)), process)
     process.kill()
     process.wait()
-    wait_gone(mark)
+    wait_gone(tmp_path)
     finished = marks(tmp_path)
     assert 1 <= len(finished) < 4
-    process = start(tmp_path, repo_root, attached, CELLS, mark)
+    process = start(tmp_path, repo_root, attached, CELLS)
     assert process.wait(timeout=400) == 0, (tmp_path / "errors.txt").read_text()
     assert len(marks(tmp_path)) == 4
     assert {name: marks(tmp_path)[name] for name in finished} == finished
@@ -128,7 +126,7 @@ def test_killed__goes_on_per_cell_and_shows_both_kinds_side_by_side(
     assert theirs[4].split("/")[0].strip() == "-"
     assert float(theirs[4].split("/")[1]) > 10
     assert float(theirs[6].split("/")[1]) < 1.5  # round robin: the work is at both, whoever has chosen
-    assert not marked(mark)
+    assert not writers(tmp_path)
 
 
 def test_journal__has_every_request_that_has_ended(
@@ -153,15 +151,14 @@ def test_two_at_once__each_starts_its_own_and_ctrl_c_of_one_leaves_the_other_alo
     own, folders = plain(make_cluster(workers=1)), [tmp_path / "goes_on", tmp_path / "interrupted"]
     for folder in folders:
         folder.mkdir()
-    tags = [f"{folder.name}-{os.getpid()}" for folder in folders]
-    first = start(folders[0], repo_root, own, CELLS[:1], tags[0])
-    second = start(folders[1], repo_root, own, CELLS[:1], tags[1], prompts_per_group=200)
+    first = start(folders[0], repo_root, own, CELLS[:1])
+    second = start(folders[1], repo_root, own, CELLS[:1], prompts_per_group=200)
     wait_until(lambda: lines(folders[1]) >= 20, second)
     os.killpg(second.pid, signal.SIGINT)
     assert second.wait(timeout=60) != 0
     assert "Traceback" not in (folders[1] / "errors.txt").read_text()
-    wait_gone(tags[1])
+    wait_gone(folders[1])
     assert lines(folders[1]) >= 20
     assert first.wait(timeout=300) == 0, (folders[0] / "errors.txt").read_text()
     assert len(marks(folders[0])) == 2
-    assert not marked(tags[0])
+    assert not writers(folders[0])

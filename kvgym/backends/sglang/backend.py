@@ -15,6 +15,7 @@ import dataclasses
 import heapq
 import queue
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.channel import Channel
 from kvgym.backends.sglang.client import ANSWERED, LOST, REFUSED, Answer
 from kvgym.backends.sglang.events import KVEvents
-from kvgym.backends.sglang.launcher import api_key
+from kvgym.backends.sglang.launcher import Server, api_key
 from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts
 from kvgym.cluster import ClusterConfig
@@ -74,27 +75,15 @@ class LiveBackend:
     ) -> None:
         if cluster.live is None:
             raise ConfigError("backend sglang needs a cluster with a `live` part (see kvgym.live.LiveConfig)")
-        told = dataclasses.replace(signals, index_tokens=None, observability=DEFAULT_SIGNALS.observability)
-        if told != DEFAULT_SIGNALS or signals.observability == "exact":
-            raise ConfigError(
-                "backend sglang takes no signals but index_tokens and observability (router or events): one router, "
-                "and metrics as old as live.poll_s makes them"
-            )
+        _check_signals(signals)
         self.workload, self.cluster, self.live = workload, cluster, cluster.live
         self.servers = pool.acquire(cluster, eviction)
         vocab_size = self.live.vocab_size or pool.vocabulary(self.servers[0])
         self._prompts = Prompts(workload, vocab_size)
-        self._channel = Channel(self.live, [s.url for s in self.servers], api_key(self.live), front)
+        self._ledger = Ledger(workload.requests, _labels(self.servers, front), journal, front=bool(front))
         self._events = KVEvents(self.servers, workload.page_size) if signals.observability == "events" else None
         forest = self._events.forest if self._events else workload.forest
         self._known = CacheKnowledge(signals, forest, self.spec.capacity_tokens, seed)
-        labels = [str(server.info.get("weight_version", "")) for server in self.servers]
-        if front and len(set(labels)) < len(labels):
-            raise ConfigError(
-                "answers through a router name their server by its --weight-version, but these servers share one: "
-                f"{', '.join(sorted(set(labels)))}; start each with its own"
-            )
-        self._ledger = Ledger(workload.requests, labels, journal, front=bool(front))
         self._bodies: dict[int, np.ndarray] = {}
         self._outputs: dict[int, list[int]] = {}
         self._due: list[tuple[float, int]] = []
@@ -102,6 +91,7 @@ class LiveBackend:
         self._start_s, self._down_s = -1.0, -1.0
         self._pending = -1
         self._evicted_before: list[int] = []
+        self._channel = Channel(self.live, [s.url for s in self.servers], api_key(self.live), front)
         try:
             if self._events:
                 self._events.wait_heard(self._channel.probe, self.live.connect_timeout_s)
@@ -325,3 +315,22 @@ class LiveBackend:
             self._backlog += 1
         if follower >= 0:
             heapq.heappush(self._due, (self._now_s() + float(requests["think_s"][follower]), follower))
+
+
+def _check_signals(signals: SignalsConfig) -> None:
+    told = dataclasses.replace(signals, index_tokens=None, observability=DEFAULT_SIGNALS.observability)
+    if told != DEFAULT_SIGNALS or signals.observability == "exact":
+        raise ConfigError(
+            "backend sglang takes no signals but index_tokens and observability (router or events): one router, "
+            "and metrics as old as live.poll_s makes them"
+        )
+
+
+def _labels(servers: Sequence[Server], front: str) -> list[str]:
+    labels = [str(server.info.get("weight_version", "")) for server in servers]
+    if front and len(set(labels)) < len(labels):
+        raise ConfigError(
+            "answers through a router name their server by its --weight-version, but these servers share one: "
+            f"{', '.join(sorted(set(labels)))}; start each with its own"
+        )
+    return labels

@@ -46,6 +46,7 @@ class KVEvents:
             import zmq
         except ImportError as error:
             raise MissingDependencyError(f"KV events need pip install 'kvgym[live]': {error}") from error
+        addresses = [endpoint(server) for server in servers]
         self.forest = Forest(page_size)
         self._page = page_size
         self._unpack: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
@@ -54,7 +55,7 @@ class KVEvents:
         self._sockets = []
         self._blocks: list[dict[int, tuple[int, int]]] = [{} for _ in servers]  # hash -> (node, end in tokens)
         self._next = [0] * len(servers)
-        for address in map(endpoint, servers):
+        for address in addresses:
             socket = self._context.socket(zmq.SUB)
             socket.setsockopt(zmq.RCVHWM, 0)
             socket.setsockopt(zmq.LINGER, 0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kvgym.backends.sglang.plugin import PREFIX
-from kvgym.backends.sglang.watchdog import stop_groups
+from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
 from kvgym.live import LiveConfig
@@ -73,13 +73,13 @@ class Fleet:
         self.logs.mkdir(parents=True, exist_ok=True)
         self._progress = progress
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._watchdog: subprocess.Popen[str] | None = None
         self.ports = [free_port(self.live.host) for _ in range(cluster.workers)]
         self._nonce = secrets.token_hex(4)  # tells our servers from another's at the same port
         self.servers: list[Server] = []
         devices = self.live.devices
         if len(devices) not in (1, cluster.workers):
             raise ConfigError(f"live.devices has {len(devices)} entries for {cluster.workers} workers; give 1 or each")
+        self._guard = Watchdog()
         atexit.register(self.close)
         try:
             self._start()
@@ -96,7 +96,7 @@ class Fleet:
         """Start the server of `worker` at its port, without waiting for it; also after it was killed."""
         if worker < len(self._processes):
             self._processes[worker].wait(timeout=10)  # it has ended; this clears it away
-            self._watch(f"-{self._processes[worker].pid}")
+            self._guard.forget(self._processes[worker].pid)
         command, environment = server_command(
             self.cluster, self.eviction, worker, self.ports[worker], self._label(worker)
         )
@@ -111,7 +111,7 @@ class Fleet:
             self._processes[worker] = process
         else:
             self._processes.append(process)
-        self._watch(f"+{process.pid}")
+        self._guard.watch(process.pid)
 
     def group(self, worker: int) -> int:
         """Return the process group of a worker, for signals."""
@@ -164,10 +164,7 @@ class Fleet:
         for worker in range(len(groups)):
             events_socket(self._label(worker)).unlink(missing_ok=True)
         self._processes = []
-        if self._watchdog is not None:
-            with contextlib.suppress(OSError):
-                self._watchdog.communicate("".join(f"-{group}\n" for group in groups))
-            self._watchdog = None
+        self._guard.close()
 
     def __enter__(self) -> Fleet:
         """Return itself."""
@@ -178,12 +175,6 @@ class Fleet:
         self.close()
 
     def _start(self) -> None:
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-m", "kvgym.backends.sglang.watchdog"],
-            stdin=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
         for worker in range(self.cluster.workers):
             self.start_worker(worker)
         self._progress(f"starting {self.cluster.workers} SGLang servers ({self.eviction}); logs in {self.logs}")
@@ -191,11 +182,6 @@ class Fleet:
             server = self.wait_healthy(worker)
             self.servers.append(server)
             self._progress(f"{server.url}: SGLang {server.version}, {server.capacity_tokens:,} tokens of KV cache")
-
-    def _watch(self, line: str) -> None:
-        if self._watchdog is not None and self._watchdog.stdin is not None:
-            self._watchdog.stdin.write(line + "\n")
-            self._watchdog.stdin.flush()
 
     def _tail(self, worker: int) -> str:
         path = self.logs / f"worker-{worker}.log"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvgym.backends.sglang.launcher import free_port
-from kvgym.backends.sglang.watchdog import stop_groups
+from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
 from kvgym.errors import BackendError, ConfigError
 from kvgym.live import LiveConfig
 
@@ -45,10 +45,12 @@ class FrontRouter:
         command = [python, "-m", "sglang_router.launch_router", "--host", live.host, "--port", str(port)]
         command += ["--prometheus-host", live.host, "--prometheus-port", str(free_port(live.host))]
         command += ["--policy", policy, "--worker-startup-check-interval", "1", "--worker-urls", *urls]
+        self._guard = Watchdog()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
+        self._guard.watch(self._process.pid)
         try:
             self._wait(len(urls), live.start_timeout_s)
         except BaseException:
@@ -60,6 +62,7 @@ class FrontRouter:
         stop_groups([self._process.pid])
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
+        self._guard.close()
 
     def __enter__(self) -> FrontRouter:
         """Return itself."""

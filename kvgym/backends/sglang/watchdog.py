@@ -9,11 +9,41 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 
 GRACE_S = 8.0
 """SGLang takes about six seconds to end on SIGTERM."""
+
+
+class Watchdog:
+    """The parent's end: starts the process that watches."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "kvgym.backends.sglang.watchdog"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
+        self._groups: set[int] = set()
+
+    def watch(self, group: int) -> None:
+        """Stop this process group if this process ends."""
+        self._groups.add(group)
+        self._say(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """A process group has ended."""
+        self._groups.discard(group)
+        self._say(f"-{group}\n")
+
+    def close(self) -> None:
+        """End the watch, without stopping anything."""
+        with contextlib.suppress(OSError, ValueError):
+            self._process.communicate("".join(f"-{group}\n" for group in self._groups))
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None, "it was opened as a pipe"
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
 
 
 def stop_groups(groups: list[int], grace_s: float = GRACE_S) -> None:
