@@ -120,7 +120,7 @@ def test_stopped_for_five_seconds__masked_and_nothing_is_lost_or_sent_twice(
     fleet: Fleet, workload: Any, make_cluster: Any, open_backend: Any, tools: Any
 ) -> None:
     fleet.revive()
-    backend = open_backend(workload, make_cluster(poll_timeout_s=0.5), "lru", 0)
+    backend = open_backend(workload, make_cluster(poll_timeout_s=1.0), "lru", 0)
     resume = threading.Timer(5.0, lambda: os.killpg(fleet.group(1), signal.SIGCONT))
     masks: list[bool] = []
 
@@ -130,10 +130,10 @@ def test_stopped_for_five_seconds__masked_and_nothing_is_lost_or_sent_twice(
             assert decision.inflight[1] >= 1
             os.killpg(fleet.group(1), signal.SIGSTOP)
             resume.start()
-            time.sleep(3.0)  # two polls without an answer
-        elif len(masks) == 60:
+            time.sleep(4.0)  # two polls without an answer
+        elif len(masks) >= 60 and not masks[-1]:
             resume.join()
-            time.sleep(2.0)
+            time.sleep(1.0)  # a poll with one; more of them on a busy machine
         return least_busy(decision)
 
     try:
@@ -145,7 +145,7 @@ def test_stopped_for_five_seconds__masked_and_nothing_is_lost_or_sent_twice(
     assert (records["status"] == DONE).all()
     assert (records["attempts"] == 1).all()
     assert not masks[20]
-    assert masks[60]
+    assert masks[-1]
     assert backend.spec.capacity_tokens == (4096, 4096)
 
 
