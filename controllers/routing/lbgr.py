@@ -73,9 +73,9 @@ class LBGR(RoutingController):
 
     A worker that has restarted leaves the index. A request routed again first releases what it held.
 
-    Measured in the simulator by `kvgym compare lbgr_reference` (default GSP, 10 seeds): P50 0.81 times that of
-    lbgr_release (95 % interval 0.79 to 0.84), P95 about half; workers of speeds 0.5, 1, 1, 1.5: P50 0.70 times (0.64 to
-    0.75), P95 a fifth. With LRU in place of RLT 0.59 and 0.42 times. With `miss_price` 0, the paper's rule alone: 1.31
+    Measured in the simulator by `kvgym compare lbgr_reference` (default GSP, 10 seeds): P50 0.80 times that of
+    lbgr_release (95 % interval 0.76 to 0.84), P95 about half; workers of speeds 0.5, 1, 1, 1.5: P50 0.71 times (0.65 to
+    0.76), P95 a fifth. With LRU in place of RLT 0.59 and 0.42 times. With `miss_price` 0, the paper's rule alone: 1.27
     and 1.15 times (RLT), so the gain is that price's. Characters do not matter: with every second group in a script of
     a quarter of the characters lbgr chooses the same and lbgr_release gets 1.36 times slower. Not measured: real GPUs.
     Constants were chosen on seeds 100 to 105 of GSP (12, 14 and 24 requests/s, 4 and 128 output tokens, equal and
