@@ -82,6 +82,10 @@ class LBGR(RoutingController):
     unequal workers), ShareGPT and Mooncake's first half. Median error of `predicted_s`: 60 % on the default GSP (means
     agree within 3 %: what makes a request late arrives after it), 20 % with 128 output tokens.
 
+    Being greedy it pays for a second copy of a prefix only where waiting costs more than that. When nearly all prompts
+    begin alike and little is in flight, nearly all meet at one worker: on `routing_zoo`'s coding agents 92 % in one of
+    ten seeds, with a median 3 % and a P95 6 % above session_affinity's.
+
     Source: "Randomization Boosts KV Caching, Learning Balances Query Load" (ICLR 2026, arXiv 2601.18999), section 4.2
     as far as it is known; alphas, rho, Delta-t and the features' scaling are not published.
 
@@ -96,6 +100,10 @@ class LBGR(RoutingController):
     Raises:
         ConfigError: a value out of range.
     """
+
+    concentrates = (
+        "a second copy of a prefix is paid for only where waiting costs more, so little load meets at one worker"
+    )
 
     def __init__(
         self,
