@@ -1,0 +1,91 @@
+"""Bounds on what eviction could have achieved: the most prompt tokens that any policy could have hit in a finished run.
+
+The bound holds for the run's own course: which worker got each request, and when it was admitted, had its prompt in
+memory and ended. It leaves out that memory is also taken by other running requests, so it may be above what is
+possible; with one request at a time it is the optimum itself up to a token per request (`kvgym.sim.offline` has the
+argument, `belady` plays it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvgym.errors import SimulationError
+from kvgym.jit import as_records
+from kvgym.types import DONE
+from kvgym.workloads.base import Workload
+
+
+@dataclass(frozen=True)
+class HitBounds:
+    """Hit tokens of a run that no eviction policy could have exceeded.
+
+    Attributes:
+        pool: with the workers' pools as they are.
+        infinite: with pools that never fill.
+    """
+
+    pool: int
+    infinite: int
+
+
+def hit_bounds(workload: Workload, records: np.ndarray, capacities: Sequence[int]) -> HitBounds:
+    """Return the bounds of a finished run.
+
+    Args:
+        workload: what was served.
+        records: RECORD rows of all requests, any order.
+        capacities: KV pool of each worker, tokens.
+
+    Raises:
+        SimulationError: requests were sent more than once, so that the records do not tell what was cached.
+    """
+    done = records[records["status"] == DONE]
+    if (records["attempts"] > 1).any():
+        raise SimulationError("bounds need a run in which no worker failed: some requests were sent more than once")
+    pool = infinite = 0
+    for worker, capacity in enumerate(capacities):
+        rows = done[done["worker"] == worker]
+        if len(rows):
+            page = workload.page_size
+            pool += int(optimum(workload, rows, capacity // page * page).sum())
+            infinite += int(optimum(workload, rows, None).sum())
+    return HitBounds(pool, infinite)
+
+
+def optimum(workload: Workload, rows: np.ndarray, capacity: int | None) -> np.ndarray:
+    """Return the hit tokens of each request, shape (len(rows),), in the best choice for one worker.
+
+    Args:
+        workload: what was served.
+        rows: RECORD rows of the worker's completed requests.
+        capacity: KV pool, tokens, whole pages; None: infinite.
+    """
+    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits
+
+    count, requests = len(rows), workload.requests[rows["request"]]
+    prompt = requests["prompt_node"].astype(np.int64)
+    whole = np.where(requests["output_node"] >= 0, requests["output_node"], prompt).astype(np.int64)
+    in_use = rows["prompt_tokens"].astype(np.int64)
+    useful = (in_use - 1) // workload.page_size * workload.page_size
+    # Equal times: prompts are complete, then requests end, then others are admitted, as in the engine.
+    kinds = np.repeat(np.array([HOLD, END, ADMIT], np.int64), count)
+    order = np.lexsort((kinds, np.concatenate([rows["first_token_s"], rows["finish_s"], rows["admitted_s"]])))
+    events = np.ascontiguousarray(np.stack([kinds, np.tile(np.arange(count), 3)], axis=1)[order])
+    nodes = as_records(np.ascontiguousarray(workload.forest.nodes))
+    hits, found = np.zeros(count, np.int64), np.zeros((4 * count, 3), np.int64)
+    total = find_intervals(nodes, events, prompt, whole, useful, hits, found)
+    if total > len(found):
+        hits, found = np.zeros(count, np.int64), np.zeros((total, 3), np.int64)
+        find_intervals(nodes, events, prompt, whole, useful, hits, found)
+    found = found[:total]
+    if capacity is None:
+        np.add.at(hits, events[found[:, 1], 1], found[:, 2])
+        return hits
+    used = np.concatenate([in_use, in_use + rows["output_tokens"] - 1, np.zeros(count, np.int64)])[order]
+    found = np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
+    most_hits(events, np.maximum(capacity - used, 0), found, capacity, hits)
+    return hits
