@@ -196,6 +196,17 @@ def serve_workers(
 
 
 @app.command()
+def theory(
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for theory.json, theory.svg and theory.png.")] = None,
+) -> None:
+    """Measure competitive ratios of eviction policies against the offline optimum."""
+    from kvgym.harness.theory_report import main as run_theory
+
+    run_theory(json_output, out)
+
+
+@app.command()
 def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Measure engine speed, steps per second, memory and compile time."""
     from kvgym.harness.bench import main as run_bench

@@ -188,13 +188,14 @@ def paired_ratio(
     centre = math.fsum(logs) / len(logs)
     if len(logs) == 1:
         return math.exp(centre), None, None
-    low, high = _bootstrap(logs) if len(logs) >= _BOOTSTRAP_SEEDS else _t_interval(logs, centre)
+    low, high = _bootstrap(logs) if len(logs) >= _BOOTSTRAP_SEEDS else t_interval(logs, centre)
     return math.exp(centre), math.exp(low), math.exp(high)
 
 
-def _t_interval(logs: list[float], centre: float) -> tuple[float, float]:
-    freedom = len(logs) - 1
-    error = math.sqrt(math.fsum((x - centre) ** 2 for x in logs) / freedom / len(logs))
+def t_interval(values: Sequence[float], centre: float) -> tuple[float, float]:
+    """Return the 95 % t-interval around `centre`, the mean of 2 to 9 values."""
+    freedom = len(values) - 1
+    error = math.sqrt(math.fsum((x - centre) ** 2 for x in values) / freedom / len(values))
     half = _T_975[freedom - 1] * error
     return centre - half, centre + half
 

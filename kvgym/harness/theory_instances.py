@@ -1,0 +1,78 @@
+"""Instances on which competitive ratios are measured: prompts below one stem, and the order in which they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvgym.workloads.forest import Forest
+
+STEM_TOKENS = 4
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A pool, prompts and queries.
+
+    Attributes:
+        capacity: tokens of the pool.
+        forest: page size 1.
+        nodes: forest node of each prompt, int64.
+        tokens: length of each prompt, int64.
+        queries: prompt of each query, int64.
+        dropped: queries at the beginning that are not counted.
+    """
+
+    capacity: int
+    forest: Forest
+    nodes: np.ndarray
+    tokens: np.ndarray
+    queries: np.ndarray
+    dropped: int
+
+
+def star(n: int, order: str, cycles: int, rng: np.random.Generator) -> Instance:
+    """A stem and n + 1 leaves of one token, n of which fit beside it (n = B - L + 1 for prompts of L tokens).
+
+    Args:
+        n: leaves that fit.
+        order: ``cyclic`` or ``random`` (uniform, independent).
+        cycles: counted cycles of n + 1 queries; one more comes before them.
+        rng: draws the random order.
+    """
+    count = (cycles + 1) * (n + 1)
+    queries = rng.integers(n + 1, size=count) if order == "random" else np.arange(count) % (n + 1)
+    return Instance(STEM_TOKENS + n, *_prompts([1] * (n + 1), STEM_TOKENS), queries.astype(np.int64), n + 1)
+
+
+def hot_sets(n: int, rounds: int, turns: int, _: np.random.Generator) -> Instance:
+    """Two sets of n - 1 leaves below one stem; each is asked for `rounds` times over, then the other, `turns` times."""
+    sets = [np.tile(np.arange(n - 1) + (n - 1) * (turn % 2), rounds) for turn in range(turns + 2)]
+    prompts = _prompts([1] * (2 * (n - 1)), STEM_TOKENS)
+    return Instance(STEM_TOKENS + n, *prompts, np.concatenate(sets).astype(np.int64), 2 * rounds * (n - 1))
+
+
+def unbalanced(n: int, cycles: int, _: np.random.Generator) -> Instance:
+    """Leaves of 1 token and, every other one, of n // 4, asked for in a cycle that is one token too long for n."""
+    lengths: list[int] = []
+    while sum(lengths) < n + 1:
+        lengths.append(min(n // 4 if len(lengths) % 2 else 1, n + 1 - sum(lengths)))
+    queries = np.arange((cycles + 1) * len(lengths)) % len(lengths)
+    return Instance(STEM_TOKENS + n, *_prompts(lengths, STEM_TOKENS), queries.astype(np.int64), len(lengths))
+
+
+def batches(prompts: int, length: int, capacity: int, batch: int, cycles: int, rng: np.random.Generator) -> Instance:
+    """Batches of `batch` distinct prompts drawn uniformly from `prompts` that share nothing; about `cycles` of all."""
+    count = cycles * prompts // batch
+    queries = np.concatenate([rng.permutation(prompts)[:batch] for _ in range(count)])
+    dropped = prompts // batch * batch
+    return Instance(capacity, *_prompts([length] * prompts, 0), queries.astype(np.int64), dropped)
+
+
+def _prompts(lengths: list[int], stem: int) -> tuple[Forest, np.ndarray, np.ndarray]:
+    forest, above = Forest(), 0
+    if stem:
+        above = int(forest.add_nodes(np.zeros(1), np.array([stem]), np.zeros(1))[0])
+    nodes = forest.add_nodes(np.full(len(lengths), above), np.array(lengths), np.zeros(len(lengths)))
+    return forest, nodes.astype(np.int64), np.array(lengths, np.int64) + stem
