@@ -3,10 +3,11 @@
 Model: one prompt after the other (or batches), no answers, pages of one token; a policy pays for *loads*, the prompt
 tokens that are not resident on arrival. The ratio is a policy's loads to those of the offline optimum on the same
 queries, both counted after the first cycle. The optimum is computed exactly, by farthest next use on tokens
-(`kvgym.sim.offline`); on the cyclic star that is one load per n queries. For batches it serves the same queries one by
-one, which is never more than the best that could be done in batches: ratios there are upper estimates.
+(`kvgym.sim.offline`); on the cyclic star that is one load per n queries.
 
-n = B - L + 1 is the number of leaf tokens that fit beside the stem, L the length of a prompt.
+n = B - L + 1 is the number of leaf tokens that fit beside the stem, L the length of a prompt. A batch that fits is in
+memory as a whole, so what a policy can choose from is n = (B - batch x L) / L + 1 prompts. One that does not fit is
+loaded in parts; the optimum then serves the same queries one by one, which is never worse.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ POLICIES = ("lru", "rlt", "random_leaf", "reuse")
 """What is measured everywhere."""
 DETERMINISTIC = ("lru", "lfu", "fifo", "slru", "mru", "filo")
 """What the adversary is set on: it asks for the next leaf that is not there."""
-SEEDS = 3
-CYCLES, DEFIED_CYCLES = 250, 20
-HOT_ROUNDS, HOT_TURNS = 20, 12
-PROMPTS, PROMPT_TOKENS, FITTING, BATCHES = 32, 8, 16, (1, 4, 8, 16, 24, 32)
-"""Batches: prompts that share nothing, their length, how many fit into the pool, batch sizes."""
+SEEDS = 5
+CYCLES, DEFIED_CYCLES = 500, 20
+HOT_ROUNDS, HOT_TURNS = 20, 24
+PROMPT_TOKENS, FITTING, BATCHES = 8, 64, (1, 8, 16, 32, 48, 60, 64, 65)
+"""Batches: length of the prompts, how many fit into the pool, batch sizes; the last one violates the condition."""
 
 Maker = Callable[[np.random.Generator], Instance]
 
@@ -58,37 +59,40 @@ class Ratio:
     high: float | None
 
 
-def play(instance: Instance, policy: str, seed: int, batch: int = 1, defied: bool = False) -> tuple[int, np.ndarray]:
+def play(instance: Instance, policy: str, seed: int, defied: bool = False) -> tuple[int, np.ndarray]:
     """Serve the queries of `instance` (with `defied` those that the policy has to load); return (loads, queries)."""
     from kvgym.sim.serial import defy, serve
 
     hooks = table("eviction").load(policy)
     nodes = as_records(np.ascontiguousarray(instance.forest.nodes))
-    pool, room = np.array([instance.capacity], np.int64), 2 * (len(nodes) + instance.capacity + batch) + 64
+    pool = np.array([instance.capacity], np.int64)
+    room = 2 * (len(nodes) + instance.capacity + instance.batch) + 64
     cache = new_cache(nodes, pool, default_options(), seed, slots=room, leaves=room, memory=hooks.memory)
     queries, bound = instance.queries.copy(), bind(hooks)
     loads, space = np.zeros((2, len(queries)), np.int64)
     if defied:
         defy(cache, queries, instance.nodes, instance.tokens, loads, space, bound)
     else:
-        serve(cache, queries, instance.nodes, instance.tokens, batch, loads, space, bound)
+        serve(cache, queries, instance.nodes, instance.tokens, instance.batch, loads, space, bound)
     return int(loads[instance.dropped :].sum()), queries
 
 
 def optimal_loads(instance: Instance, queries: np.ndarray) -> int:
-    """Return the loads of the offline optimum, one query at a time, after the dropped ones."""
+    """Return the loads of the offline optimum after the dropped queries; batches that do not fit: one by one."""
     from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits
 
-    count = len(queries)
-    kinds = np.tile(np.array([ADMIT, HOLD, END], np.int64), count)
-    events = np.ascontiguousarray(np.stack([kinds, np.repeat(np.arange(count), 3)], axis=1))
+    count, batch = len(queries), instance.batch if instance.fits else 1
+    number, stage = np.tile(np.arange(count), 3), np.repeat(np.arange(3), count)
+    order = np.lexsort((stage, number // batch))
+    number, kinds = number[order], np.array([ADMIT, HOLD, END], np.int64)[stage[order]]
     nodes = as_records(np.ascontiguousarray(instance.forest.nodes))
     where, tokens = instance.nodes[queries], instance.tokens[queries]
     hits, found = np.zeros(count, np.int64), np.zeros((2 * count, 3), np.int64)
+    events = np.ascontiguousarray(np.stack([kinds, number], axis=1))
     found = found[: find_intervals(nodes, events, where, where, tokens, hits, found)]
     found = np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
-    room = instance.capacity - np.repeat(tokens, 3)
-    room[kinds == ADMIT] = instance.capacity
+    together = np.bincount(np.arange(count) // batch, tokens).astype(np.int64)
+    room = instance.capacity - np.where(kinds == HOLD, together[number // batch], 0)
     most_hits(events, room, found, instance.capacity, hits)
     return int((tokens - hits)[instance.dropped :].sum())
 
@@ -109,7 +113,7 @@ def _single(sizes: tuple[int, ...], seeds: int, cycles: int) -> Iterator[Ratio]:
             "unbalanced": partial(unbalanced, n, cycles),
         }
         for name, make in makers.items():
-            yield from _ratios(name, n, 1, seeds, make)
+            yield from _ratios(name, n, seeds, make)
         for policy in DETERMINISTIC:
             instance = star(n, "cyclic", DEFIED_CYCLES, stream(0, "workload"))
             loads, queries = play(instance, policy, 0, defied=True)
@@ -117,20 +121,19 @@ def _single(sizes: tuple[int, ...], seeds: int, cycles: int) -> Iterator[Ratio]:
 
 
 def _batched(seeds: int, cycles: int) -> Iterator[Ratio]:
-    pool = FITTING * PROMPT_TOKENS
     for batch in BATCHES:
-        kept = "kept" if batch * PROMPT_TOKENS <= pool else "violated"
-        make = partial(batches, PROMPTS, PROMPT_TOKENS, pool, batch, cycles)
-        yield from _ratios(f"batches, condition {kept}", pool - PROMPT_TOKENS + 1, batch, seeds, make)
+        make = partial(batches, FITTING, PROMPT_TOKENS, batch, cycles)
+        kept = "kept" if make(stream(0, "workload")).fits else "violated"
+        yield from _ratios(f"batches, condition {kept}", max(FITTING - batch + 1, 0), seeds, make)
 
 
-def _ratios(name: str, n: int, batch: int, seeds: int, make: Maker) -> Iterator[Ratio]:
+def _ratios(name: str, n: int, seeds: int, make: Maker) -> Iterator[Ratio]:
     """Measure `POLICIES` on the instances of all seeds; the optimum is the same for each of them."""
     instances = [make(stream(seed, "workload")) for seed in range(seeds)]
     best = [optimal_loads(instance, instance.queries) for instance in instances]
     for policy in POLICIES:
-        loads = [play(instance, policy, stream_seed(i, "engine"), batch)[0] for i, instance in enumerate(instances)]
-        yield _ratio(name, policy, n, batch, list(zip(loads, best, strict=True)))
+        loads = [play(instance, policy, stream_seed(i, "engine"))[0] for i, instance in enumerate(instances)]
+        yield _ratio(name, policy, n, instances[0].batch, list(zip(loads, best, strict=True)))
 
 
 def _ratio(name: str, policy: str, n: int, batch: int, pairs: list[tuple[int, int]]) -> Ratio:

@@ -22,6 +22,7 @@ class Instance:
         tokens: length of each prompt, int64.
         queries: prompt of each query, int64.
         dropped: queries at the beginning that are not counted.
+        batch: queries that are loaded together.
     """
 
     capacity: int
@@ -30,6 +31,12 @@ class Instance:
     tokens: np.ndarray
     queries: np.ndarray
     dropped: int
+    batch: int = 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether every batch fits into the pool: the condition of the theorem on continuous batching."""
+        return self.batch * int(self.tokens.max()) <= self.capacity
 
 
 def star(n: int, order: str, cycles: int, rng: np.random.Generator) -> Instance:
@@ -38,11 +45,12 @@ def star(n: int, order: str, cycles: int, rng: np.random.Generator) -> Instance:
     Args:
         n: leaves that fit.
         order: ``cyclic`` or ``random`` (uniform, independent).
-        cycles: counted cycles of n + 1 queries; one more comes before them.
+        cycles: counted cycles of n + 1 queries; before them each leaf is asked for once.
         rng: draws the random order.
     """
-    count = (cycles + 1) * (n + 1)
-    queries = rng.integers(n + 1, size=count) if order == "random" else np.arange(count) % (n + 1)
+    queries = np.arange((cycles + 1) * (n + 1)) % (n + 1)
+    if order == "random":
+        queries[n + 1 :] = rng.integers(n + 1, size=cycles * (n + 1))
     return Instance(STEM_TOKENS + n, *_prompts([1] * (n + 1), STEM_TOKENS), queries.astype(np.int64), n + 1)
 
 
@@ -62,12 +70,12 @@ def unbalanced(n: int, cycles: int, _: np.random.Generator) -> Instance:
     return Instance(STEM_TOKENS + n, *_prompts(lengths, STEM_TOKENS), queries.astype(np.int64), len(lengths))
 
 
-def batches(prompts: int, length: int, capacity: int, batch: int, cycles: int, rng: np.random.Generator) -> Instance:
-    """Batches of `batch` distinct prompts drawn uniformly from `prompts` that share nothing; about `cycles` of all."""
-    count = cycles * prompts // batch
-    queries = np.concatenate([rng.permutation(prompts)[:batch] for _ in range(count)])
-    dropped = prompts // batch * batch
-    return Instance(capacity, *_prompts([length] * prompts, 0), queries.astype(np.int64), dropped)
+def batches(fitting: int, length: int, batch: int, cycles: int, _: np.random.Generator) -> Instance:
+    """Prompts that share nothing, one more than fits, asked for in a cycle and loaded `batch` at a time."""
+    count, dropped = (cycles + 1) * (fitting + 1), -(-(fitting + 1) // batch) * batch
+    queries = np.arange(dropped + count // batch * batch) % (fitting + 1)
+    prompts = _prompts([length] * (fitting + 1), 0)
+    return Instance(fitting * length, *prompts, queries.astype(np.int64), dropped, batch)
 
 
 def _prompts(lengths: list[int], stem: int) -> tuple[Forest, np.ndarray, np.ndarray]:
