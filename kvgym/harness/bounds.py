@@ -9,31 +9,17 @@ argument, `belady` plays it).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kvgym.errors import SimulationError
 from kvgym.jit import as_records
-from kvgym.types import DONE
+from kvgym.types import DONE, FAILED
 from kvgym.workloads.base import Workload
 
 
-@dataclass(frozen=True)
-class HitBounds:
-    """Hit tokens of a run that no eviction policy could have exceeded.
-
-    Attributes:
-        pool: with the workers' pools as they are.
-        infinite: with pools that never fill.
-    """
-
-    pool: int
-    infinite: int
-
-
-def hit_bounds(workload: Workload, records: np.ndarray, capacities: Sequence[int]) -> HitBounds:
-    """Return the bounds of a finished run.
+def hit_bound(workload: Workload, records: np.ndarray, capacities: Sequence[int]) -> int:
+    """Return the hit tokens of a finished run that no eviction policy could have exceeded.
 
     Args:
         workload: what was served.
@@ -41,28 +27,29 @@ def hit_bounds(workload: Workload, records: np.ndarray, capacities: Sequence[int
         capacities: KV pool of each worker, tokens.
 
     Raises:
-        SimulationError: requests were sent more than once, so that the records do not tell what was cached.
+        SimulationError: requests were sent more than once, so that the records do not tell what was cached, or took no
+            time, so that they do not tell in which order things happened.
     """
+    if (records["attempts"] > 1).any() or (records["status"] == FAILED).any():
+        raise SimulationError("bounds need a run in which no worker failed: some requests were lost or sent again")
     done = records[records["status"] == DONE]
-    if (records["attempts"] > 1).any():
-        raise SimulationError("bounds need a run in which no worker failed: some requests were sent more than once")
-    pool = infinite = 0
+    if (done["first_token_s"] <= done["admitted_s"]).any():
+        raise SimulationError("bounds need steps that take time: some prefills took none beside the time of day")
+    page, total = workload.page_size, 0
     for worker, capacity in enumerate(capacities):
         rows = done[done["worker"] == worker]
         if len(rows):
-            page = workload.page_size
-            pool += int(optimum(workload, rows, capacity // page * page).sum())
-            infinite += int(optimum(workload, rows, None).sum())
-    return HitBounds(pool, infinite)
+            total += int(optimum(workload, rows, capacity // page * page).sum())
+    return total
 
 
-def optimum(workload: Workload, rows: np.ndarray, capacity: int | None) -> np.ndarray:
+def optimum(workload: Workload, rows: np.ndarray, capacity: int) -> np.ndarray:
     """Return the hit tokens of each request, shape (len(rows),), in the best choice for one worker.
 
     Args:
         workload: what was served.
         rows: RECORD rows of the worker's completed requests.
-        capacity: KV pool, tokens, whole pages; None: infinite.
+        capacity: KV pool, tokens, whole pages.
     """
     from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits
 
@@ -82,9 +69,6 @@ def optimum(workload: Workload, rows: np.ndarray, capacity: int | None) -> np.nd
         hits, found = np.zeros(count, np.int64), np.zeros((total, 3), np.int64)
         find_intervals(nodes, events, prompt, whole, useful, hits, found)
     found = found[:total]
-    if capacity is None:
-        np.add.at(hits, events[found[:, 1], 1], found[:, 2])
-        return hits
     used = np.concatenate([in_use, in_use + rows["output_tokens"] - 1, np.zeros(count, np.int64)])[order]
     found = np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
     most_hits(events, np.maximum(capacity - used, 0), found, capacity, hits)

@@ -80,11 +80,14 @@ class Engine:
             )
         pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
         nodes = as_records(np.ascontiguousarray(workload.forest.nodes))
-        future = self._future(len(pool), changes, oracle) if self.policy.oracle else None
-        numbers = self.policy.memory if future is None else len(future)
-        self.cache = new_cache(nodes, pool, options, seed, memory=numbers)
-        if future is not None:
+        if self.policy.oracle:
+            from kvgym.sim.future import future_uses
+
+            future = future_uses(workload, pool, changes, network_s, oracle)
+            self.cache = new_cache(nodes, pool, options, seed, memory=len(future))
             self.cache.memory[0] = future
+        else:
+            self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
         self.cache.workers["speed"] = speeds
         if options["scrape_s"][0] > 0:
             self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]
@@ -96,14 +99,6 @@ class Engine:
         )
         self._start_fleet()
         self.seen = 0
-
-    def _future(self, workers: int, changes: np.ndarray | None, allowed: bool) -> np.ndarray:
-        if not allowed:
-            name = self.policy_name or "of this kind"
-            raise ConfigError(f"eviction policy {name!r} sees the future; allow it with oracle=True")
-        from kvgym.sim.future import future_uses
-
-        return future_uses(self.workload, workers, 0 if changes is None else len(changes))
 
     def _start_fleet(self) -> None:
         """Set the clock to the first change of the fleet; a worker that joins later is down."""
