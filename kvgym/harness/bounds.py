@@ -1,9 +1,9 @@
 """Bounds on what eviction could have achieved: the most prompt tokens that any policy could have hit in a finished run.
 
 The bound holds for the run's own course: which worker got each request, and when it was admitted, had its prompt in
-memory and ended. It leaves out that memory is also taken by other running requests, so it may be above what is
-possible; with one request at a time it is the optimum itself up to a token per request (`kvgym.sim.offline` has the
-argument, `belady` plays it).
+memory and ended. Of running requests it counts the prompts, not what they have generated so far, nor what the scheduler
+keeps free for them, so it may be above what is possible; with one request at a time it is the optimum itself up to a
+token per request (`kvgym.sim.offline` has the argument, `belady` plays it).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def optimum(workload: Workload, rows: np.ndarray, capacity: int) -> np.ndarray:
         rows: RECORD rows of the worker's completed requests.
         capacity: KV pool, tokens, whole pages.
     """
-    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits
+    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
 
     count, requests = len(rows), workload.requests[rows["request"]]
     prompt = requests["prompt_node"].astype(np.int64)
     whole = np.where(requests["output_node"] >= 0, requests["output_node"], prompt).astype(np.int64)
-    in_use = rows["prompt_tokens"].astype(np.int64)
-    useful = (in_use - 1) // workload.page_size * workload.page_size
+    prompt_tokens = rows["prompt_tokens"].astype(np.int64)
+    useful = (prompt_tokens - 1) // workload.page_size * workload.page_size
     # Equal times: prompts are complete, then requests end, then others are admitted, as in the engine.
     kinds = np.repeat(np.array([HOLD, END, ADMIT], np.int64), count)
     order = np.lexsort((kinds, np.concatenate([rows["first_token_s"], rows["finish_s"], rows["admitted_s"]])))
@@ -69,7 +69,9 @@ def optimum(workload: Workload, rows: np.ndarray, capacity: int) -> np.ndarray:
         hits, found = np.zeros(count, np.int64), np.zeros((total, 3), np.int64)
         find_intervals(nodes, events, prompt, whole, useful, hits, found)
     found = found[:total]
-    used = np.concatenate([in_use, in_use + rows["output_tokens"] - 1, np.zeros(count, np.int64)])[order]
     found = np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
-    most_hits(events, np.maximum(capacity - used, 0), found, capacity, hits)
+    used = np.zeros(3 * count, np.int64)
+    tokens_in_use(nodes, events, prompt, (rows["retractions"] == 0).astype(np.int64), used)
+    own = np.concatenate([prompt_tokens, prompt_tokens + rows["output_tokens"] - 1, np.zeros(count, np.int64)])[order]
+    most_hits(events, np.maximum(capacity - np.maximum(used, own), 0), found, capacity, hits)
     return hits

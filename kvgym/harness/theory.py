@@ -79,7 +79,7 @@ def play(instance: Instance, policy: str, seed: int, defied: bool = False) -> tu
 
 def optimal_loads(instance: Instance, queries: np.ndarray) -> int:
     """Return the loads of the offline optimum after the dropped queries; batches that do not fit: one by one."""
-    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits
+    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
 
     count, batch = len(queries), instance.batch if instance.fits else 1
     number, stage = np.tile(np.arange(count), 3), np.repeat(np.arange(3), count)
@@ -91,9 +91,9 @@ def optimal_loads(instance: Instance, queries: np.ndarray) -> int:
     events = np.ascontiguousarray(np.stack([kinds, number], axis=1))
     found = found[: find_intervals(nodes, events, where, where, tokens, hits, found)]
     found = np.ascontiguousarray(found[np.argsort(found[:, 0], kind="stable")])
-    together = np.bincount(np.arange(count) // batch, tokens).astype(np.int64)
-    room = instance.capacity - np.where(kinds == HOLD, together[number // batch], 0)
-    most_hits(events, room, found, instance.capacity, hits)
+    used = np.zeros(3 * count, np.int64)
+    tokens_in_use(nodes, events, where, np.ones(count, np.int64), used)
+    most_hits(events, instance.capacity - used, found, instance.capacity, hits)
     return int((tokens - hits)[instance.dropped :].sum())
 
 

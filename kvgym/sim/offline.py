@@ -9,8 +9,8 @@ they are too many, those that end last.
 Residency is prefix-closed, which the intervals ignore; but whoever needs a token needs its ancestors too, so an
 ancestor's next use is never later and the greedy choice never needs to break a prefix.
 
-`find_intervals` and `most_hits` take the events of one worker in order; kind HOLD: request r has its whole prompt in
-memory, END: it gives back everything, ADMIT: it is matched.
+All functions take the events of one worker in order; kind HOLD: request r has its whole prompt in memory, END: it gives
+back everything, ADMIT: it is matched.
 """
 
 from __future__ import annotations
@@ -28,6 +28,32 @@ HOLD, END, ADMIT = 0, 1, 2
 TABLE = types.int64[:, ::1]
 LONGS = types.int64[::1]
 NODES = numba.from_dtype(NODE)[::1] if JIT_ON else None
+
+
+@njit(types.void(NODES, TABLE, LONGS, LONGS, LONGS), allocates=True)
+def tokens_in_use(nodes: Any, events: np.ndarray, prompt: np.ndarray, steady: np.ndarray, out: np.ndarray) -> None:
+    """Write to out[e] how many tokens of prompts are surely in use at event e: the whole prompts of running requests.
+
+    Args:
+        nodes: forest NODE records.
+        events: (kind, request) rows, shape (events, 2).
+        prompt: forest node of each request's prompt.
+        steady: 1: the request keeps its memory from HOLD to END, 0: it does not (it is pushed back to the queue).
+        out: shape (events,); at HOLD with the request's own prompt, at END still with it.
+    """
+    users, total = np.zeros(len(nodes), np.int64), i64(0)
+    for e in range(len(events)):
+        kind, r = events[e, 0], events[e, 1]
+        if kind == END:
+            out[e] = total
+        x = i64(prompt[r]) if kind != ADMIT and steady[r] == 1 else i64(0)
+        while x > 0:
+            users[x] += 1 if kind == HOLD else -1
+            if users[x] == (1 if kind == HOLD else 0):
+                total += (i64(nodes[x].end) - i64(nodes[x].start)) * (1 if kind == HOLD else -1)
+            x = i64(nodes[x].parent)
+        if kind != END:
+            out[e] = total
 
 
 @njit(types.int64(NODES, TABLE, LONGS, LONGS, LONGS, LONGS, TABLE), allocates=True)
