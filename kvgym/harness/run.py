@@ -141,6 +141,16 @@ def make_controller(cell: Cell) -> Any:
     return controller
 
 
+def check_oracle(cell: Cell, seed: int) -> None:
+    """Raise a `ConfigError` if the cell's eviction policy sees the future and that of its workload is not known."""
+    if table("eviction").load(cell.eviction).oracle:
+        from kvgym.sim.future import future_uses
+
+        workload, fleet = _generate(_Key(cell.source), seed, cell.fleet.page_size), cell.fleet
+        delays = np.array(fleet.network_delays_s) if fleet.network_delays_s else None
+        future_uses(workload, np.array(fleet.capacities), None, delays, allowed=cell.bounds)
+
+
 @dataclass(frozen=True)
 class _Key:
     """Makes any source hashable for the cache: sources with map or list fields are not."""

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kvgym.errors import MissingDependencyError
+from kvgym.errors import MissingDependencyError, ResultsError
 from kvgym.harness.store import write_text
 from kvgym.harness.theory import measure
 
@@ -22,9 +22,12 @@ def main(json_output: bool, out: Path | None) -> None:
     """
     if out is not None:
         _require_matplotlib()
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ResultsError(f"cannot make the folder {out}: {error.strerror}") from error
     results = measure()
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
         write_text(out / "theory.json", json.dumps(results, indent=1) + "\n")
         plot(results, out)
     print(json.dumps(results) if json_output else text(results))
