@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, trace, import and bench."""
+"""The command line: kvgym list, run, watch, compare, report, trace, import, theory and bench."""
 
 from __future__ import annotations
 

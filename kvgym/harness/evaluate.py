@@ -62,7 +62,9 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
         evictions = dict.fromkeys(pair.eviction for pair in grid.pairs)
         cells = [dataclasses.replace(ours, eviction=eviction) for eviction in evictions]
         for cell, router in ((base, None), *((cell, controller) for cell in cells)):
-            stored.append(StoredCell(cell.labels, {}, cell.published, oracle=table("eviction").load(cell.eviction).oracle))
+            stored.append(
+                StoredCell(cell.labels, {}, cell.published, oracle=table("eviction").load(cell.eviction).oracle)
+            )
             for seed in grid.seed_list:
                 runs.add(cell, seed, router)
     return summarize_grid(stored, grid.seed_list, baseline, runs, grid.warmup_s, grid.slo)

@@ -86,7 +86,8 @@ class CompareConfig:
     signals: SignalsConfig = option(DEFAULT_SIGNALS, "what the routers see, and how many there are")
     backend: str = option("simulated", "where requests are served: simulated, or sglang (real servers)")
     bounds: bool = option(
-        False, "show the most that any eviction policy could have hit, and let policies run that see the future (belady)"
+        False,
+        "show the most that any eviction policy could have hit, and let policies run that see the future (belady)",
     )
     notes: str = option("", "text for the report")
 

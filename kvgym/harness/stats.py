@@ -31,7 +31,7 @@ METRICS: dict[str, str] = {
     "p99_tpot_s": "99th percentile of the time per output token",
     "mean_tpot_s": "mean over requests of the time per output token",
     "hit_rate": "prompt tokens found in the cache / prompt tokens, over completed requests",
-    "hit_bound": "hit rate that no eviction policy could have exceeded in this run (kvgym.harness.bounds); if asked for",
+    "hit_bound": "hit rate that no eviction policy could have exceeded (kvgym.harness.bounds); none unless asked for",
     "possible_share": "hit tokens / those of that bound",
     "makespan_s": "time of the last completion",
     "makespan_load_s": "largest accumulated busy time of a worker",
@@ -201,7 +201,9 @@ def paired_difference(
     values: Sequence[float | None], baseline: Sequence[float | None]
 ) -> tuple[float | None, float | None, float | None]:
     """Return the mean of ``values - baseline`` over paired seeds and its 95 % interval (as of `paired_ratio`)."""
-    gaps = [value - base for value, base in zip(values, baseline, strict=True) if value is not None and base is not None]
+    gaps = [
+        value - base for value, base in zip(values, baseline, strict=True) if value is not None and base is not None
+    ]
     if not gaps or len(gaps) < len(values):
         return None, None, None
     centre = math.fsum(gaps) / len(gaps)

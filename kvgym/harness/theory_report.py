@@ -48,7 +48,7 @@ def text(results: dict[str, Any]) -> str:
     for policy, fit in results["fits"].items():
         law = f"{fit['offset']:.3f} + {fit['slope']:.3f} {'ln n' if policy == 'rlt' else 'n'}"
         lines.append(f"{policy}, cyclic star: {law}, R^2 {fit['r_squared']:.4f}")
-    return "\n".join([*lines, "loads / loads of the offline optimum (exact), mean over seeds +- 95 % interval"])
+    return "\n".join([*lines, "loads / loads of the offline optimum, mean over seeds +- 95 % interval"])
 
 
 def plot(results: dict[str, Any], folder: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kvgym.errors import ConfigError
 from kvgym.harness.compare import compare
-from kvgym.harness.eviction import eviction_lines
 from kvgym.harness.evaluate import evaluate
+from kvgym.harness.eviction import eviction_lines
 from kvgym.harness.report import text_tables
 
 GSP = {"source": "gsp", "groups": 8, "prompts_per_group": 6, "lens": [64, 128, 256], "rate_rps": None, "clients": 1}
@@ -86,7 +86,14 @@ def test_evaluate__keeps_the_bounds() -> None:
     [
         ({"bounds": False}, "eviction policy 'belady' sees the future; set bounds: true"),
         ({"warmup_s": 5.0}, "warmup_s: 0"),
-        ({"clusters": [{"use": {"workers": 2, "schedule": [{"time_s": 1, "worker": 0, "event": "fail"}]}, "name": "two"}]}, "two is not"),
+        (
+            {
+                "clusters": [
+                    {"use": {"workers": 2, "schedule": [{"time_s": 1, "worker": 0, "event": "fail"}]}, "name": "two"}
+                ]
+            },
+            "two is not",
+        ),
         ({"clusters": [{"use": {"workers": 2}, "name": "two"}]}, "needs one worker"),
         ({"workloads": [{"use": {**GSP, "clients": 2}, "name": "gsp"}]}, "order is known beforehand"),
     ],

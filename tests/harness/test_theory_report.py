@@ -31,7 +31,7 @@ def test_theory__json(kvgym: Any, small: None) -> None:
     assert all(set(fit) == {"slope", "offset", "r_squared"} for fit in found["fits"].values())
     for row in found["ratios"]:
         assert list(row) == ["instance", "policy", "n", "batch", "ratio", "low", "high"]
-        assert row["ratio"] is None or row["low"] <= row["ratio"] <= row["high"] and row["ratio"] > 0
+        assert row["ratio"] is None or (row["low"] <= row["ratio"] <= row["high"] and row["ratio"] > 0)
     assert {row["instance"] for row in found["ratios"]} == {
         *theory_report.PLOTTED,
         "adversary",

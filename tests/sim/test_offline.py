@@ -46,7 +46,9 @@ def test_find_intervals__counts_more_than_fit(forest) -> None:
     nodes, prompt = forest
     once = [(ADMIT, 2), (HOLD, 2), (END, 2)]
     none = np.zeros((0, 3), np.int64)
-    assert find_intervals(nodes, events(*once * 4), prompt, prompt, np.array([4, 3, 2]), np.zeros(3, np.int64), none) == 3
+    assert (
+        find_intervals(nodes, events(*once * 4), prompt, prompt, np.array([4, 3, 2]), np.zeros(3, np.int64), none) == 3
+    )
 
 
 def test_tokens_in_use__shared_prefixes_count_once(forest) -> None:

@@ -34,7 +34,9 @@ def records(load: Any, policy: str, capacity: int) -> np.ndarray:
 
 @pytest.mark.parametrize("page", [1, 16])
 def test_belady__reaches_the_bound_one_at_a_time(page: int) -> None:
-    load = GSP(groups=64, prompts_per_group=12, order="random", lens=(64, 128, 256, 512, 1024), rate_rps=None, clients=1)
+    load = GSP(
+        groups=64, prompts_per_group=12, order="random", lens=(64, 128, 256, 512, 1024), rate_rps=None, clients=1
+    )
     workload = load.generate(1, page)
     best = records(workload, "belady", 24_500)
     bound = hit_bound(workload, best, [24_500])
@@ -53,7 +55,8 @@ ROW = st.tuples(st.lists(st.integers(0, 2), min_size=1, max_size=4), st.integers
 def test_belady__at_most_a_token_a_request_below_the_bound(drawn: list[Any], capacity: int) -> None:
     """A hit stops one token before the end of a prompt, so where prompts repeat a token may be kept in vain."""
     rows = tuple(
-        {"path": [[s, 1 + (3 * s + 2 * d) % 5] for d, s in enumerate(word)], "output_tokens": out} for word, out in drawn
+        {"path": [[s, 1 + (3 * s + 2 * d) % 5] for d, s in enumerate(word)], "output_tokens": out}
+        for word, out in drawn
     )
     workload = Fixed(rows, clients=1).generate(0)
     done = records(workload, "belady", capacity)
