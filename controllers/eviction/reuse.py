@@ -40,13 +40,15 @@ from kvgym.sim.state import Cache
 BUCKETS = 64
 """Ages 0 .. 2**17 - 1 ticks, four buckets an octave; older ones count with the last."""
 CLASSES = 2
-SAMPLE = 32
+SAMPLE = 64
 """Leaves drawn at a time."""
+TURNS = 16
+"""Of so many leaves drawn one loses its tail."""
 PARTS = 16
 """An eviction takes at least this share of its tokens from each leaf (or the whole leaf)."""
 REFRESH = 512
 """Victims between two computations of the index."""
-FADE = 0.9
+FADE = 0.95
 """What is left of a count after a refresh."""
 GUESS = (0.01, 0.25)
 """Hazard per bucket that is guessed for each class ..."""
@@ -181,7 +183,7 @@ def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy
                 refresh(c, w)
                 m[0] = REFRESH
             n = sample(c, w)
-            for _ in range((n + 7) // 8):
+            for _ in range((n + TURNS - 1) // TURNS):
                 best = 0
                 for i in range(1, n):
                     if m[SCORES + i] < m[SCORES + best]:
