@@ -22,9 +22,10 @@ LHD (Beckmann, Chen, Cidon 2018), Gittins' index (1979), tails and random choice
 
 Limits. No competitive bound is proved: an adversary who changes the law of reuse faster than the counts fade makes it
 as wrong as any rule that learns. In ``kvgym theory`` it loads about 1.8 times what the optimum does on the cyclic star,
-at any size, but up to 1.7 times on alternating hot sets, where RLT's marks lead to 1.0 to 1.3. It starts with a guess (leaves that have been reused are worth more, young ones more
-than old ones), so the first few hundred evictions are those of a rule of thumb. Where each leaf is reused once, by the
-next turn of its session, it can only learn how long turns take: there LRU is about as good (`eviction_traces`).
+at any size, but up to 1.7 times on alternating hot sets, where RLT's marks lead to 1.0 to 1.3. It starts with a guess
+(leaves that have been reused are worth more, young ones more than old ones), so the first few hundred evictions are
+those of a rule of thumb. Where each leaf is reused once, by the next turn of its session, it can only learn how long
+turns take: there LRU is about as good (`eviction_traces`).
 """
 
 from __future__ import annotations

@@ -140,6 +140,7 @@ def _summary_plain(results: Results) -> dict[str, Any]:
             for (kind, number), metrics in cell.classes.items()
         ]
         facts = {"per_seed": seeds, "ratios": ratios, "classes": classes, "published": dict(cell.published)}
+        facts |= {"hit_gain": dict(zip(("gain", "lo", "hi"), cell.hit_gain, strict=True)), "oracle": cell.oracle}
         cells.append({**cell.brief, **facts, "flags": cell.flags})
     baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
     head = {"name": config.name, "deterministic": config.deterministic, "baseline": baseline}
