@@ -139,7 +139,12 @@ def _summary_plain(results: Results) -> dict[str, Any]:
             {"kind": kind, "class": number, **{metric: triple[0] for metric, triple in metrics.items()}}
             for (kind, number), metrics in cell.classes.items()
         ]
-        facts = {"per_seed": seeds, "ratios": ratios, "classes": classes, "published": dict(cell.published)}
+        facts: dict[str, Any] = {
+            "per_seed": seeds,
+            "ratios": ratios,
+            "classes": classes,
+            "published": dict(cell.published),
+        }
         facts |= {"hit_gain": dict(zip(("gain", "lo", "hi"), cell.hit_gain, strict=True)), "oracle": cell.oracle}
         cells.append({**cell.brief, **facts, "flags": cell.flags})
     baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
