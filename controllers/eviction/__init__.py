@@ -2,7 +2,7 @@
 
 One file per policy, each ending in ``POLICY``; `kvgym.sim.policy` describes the four hooks. Keyed policies (lru, mru,
 fifo, filo, lfu, slru, priority) state a rank and evict whole leaves; random_leaf, rlt, rlt_release and reuse draw at
-random.
+random. `belady` is no policy to choose but an oracle: it is not listed and runs only where an oracle is allowed.
 """
 
 from __future__ import annotations
@@ -29,4 +29,5 @@ EVICTION = Registry(
     },
     group="kvgym.eviction",
     check="kvgym.sim.policy:not_a_policy",
+    unlisted={"belady": "controllers.eviction.belady:POLICY"},
 )

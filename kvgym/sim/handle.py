@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.errors import SimulationError
+from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit import as_records
 from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options
@@ -39,6 +39,9 @@ class CacheHandle:
         seed: int = 0,
     ) -> None:
         from kvgym.sim import entry_cache
+
+        if policy.oracle:
+            raise ConfigError("a cache under manual control has no known future: no oracle policy can run on it")
 
         self._entry = entry_cache
         self.policy = policy

@@ -41,7 +41,8 @@ class Hooks(NamedTuple):
 class Policy:
     """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`.
 
-    `memory` is how many numbers (float64, zero at first) it keeps per worker in ``c.memory[w]``.
+    `memory` is how many numbers (float64, zero at first) it keeps per worker in ``c.memory[w]``. With `oracle` that row
+    holds the future instead (`kvgym.sim.future`), and the policy runs only where an oracle is allowed.
     """
 
     enter: Any
@@ -49,6 +50,7 @@ class Policy:
     touch: Any
     evict: Any
     memory: int = 0
+    oracle: bool = False
 
 
 def not_a_policy(value: Any) -> str | None:

@@ -69,6 +69,7 @@ WORKER = np.dtype(
         ("evicted", np.int64),  # tokens evicted so far
         ("hit", np.int64),  # prompt tokens found in the cache at first admission
         ("prompted", np.int64),  # prompt tokens of first admissions
+        ("admitted", np.int64),  # first admissions
         ("steps", np.int64),  # engine steps made
         ("first_finish", np.int64),  # `decoded` at which the first running request finishes; -1: not known
         ("need", np.int64),  # tokens that the eviction in progress still has to free

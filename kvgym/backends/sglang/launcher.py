@@ -23,6 +23,7 @@ from kvgym.backends.sglang.watchdog import stop_groups
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
 from kvgym.live import LiveConfig
+from kvgym.tables import table
 
 RELEASE = "0.5.23"
 """SGLang release that this backend was written for and tested with."""
@@ -60,13 +61,15 @@ class Fleet:
 
     Raises:
         BackendError: a server does not start (the end of its log is quoted) or does not do what was asked for.
-        ConfigError: the devices do not fit the workers.
+        ConfigError: the devices do not fit the workers, or the policy sees the future.
     """
 
     def __init__(
         self, cluster: ClusterConfig, eviction: str, logs: Path | None = None, progress: Progress = lambda line: None
     ) -> None:
         assert cluster.live is not None, "the caller has a live cluster"
+        if table("eviction").load(eviction).oracle:
+            raise ConfigError(f"eviction policy {eviction!r} sees the future, which real servers do not know")
         self.cluster, self.eviction, self.live = cluster, eviction, cluster.live
         self.logs = logs or Path(tempfile.mkdtemp(prefix="kvgym-servers-"))
         self.logs.mkdir(parents=True, exist_ok=True)
