@@ -65,7 +65,7 @@ class ChoiceEnv(gymnasium.Env[Observation, np.int64]):
         self._cluster = resolve_cluster(cluster)
         self._reward = WeightedReward(reward)
         self._signals = resolve_signals(signals, observability)
-        self._offer = _make_offer(candidates, offered)
+        self._offer = make_offer(candidates, offered)
         self._tail_tokens = 0 if tail_tokens is None else _whole("tail_tokens", tail_tokens, 2**31 - 1)
         self.decision: Decision | EvictionDecision | None = None
         self.completed = np.zeros(0, RECORD)
@@ -209,7 +209,7 @@ class ChoiceEnv(gymnasium.Env[Observation, np.int64]):
         }
 
 
-def _make_offer(candidates: int, offered: str) -> Offer:
+def make_offer(candidates: int, offered: str) -> Offer:
     """Return which leaves a decision offers.
 
     Raises:
