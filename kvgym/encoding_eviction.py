@@ -40,7 +40,7 @@ CANDIDATE_FEATURES = (
     Feature("hits", "requests that have inserted it", "log(requests, 2^12)"),
     Feature("children", "branches that were ever made below it", "log(nodes, 2^12)"),
     Feature("fanout", "branches of its parent now, itself included", "log(nodes, 2^12)"),
-    Feature("priority", "largest priority of a request that has inserted it", "signed log(priority, 2^8)", -1.0),
+    Feature("priority", "largest priority of a request that inserted it", "signed log(priority, 2^8)", -1.0),
     Feature("marked", "accessed in this phase (see above)", "0 or 1"),
     Feature("open", "the session that used it first has turns that have not ended", "0 or 1"),
 )

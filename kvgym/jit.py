@@ -38,8 +38,8 @@ else:
 _ROOT = Path(__file__).resolve().parent.parent
 _INSIDE = frozenset(("kvgym", "controllers", "numba", "numpy", *sys.stdlib_module_names))
 """Packages whose changes `source_key` notices."""
-_SOURCES = ("kvgym/jit.py", "kvgym/types.py", "kvgym/encoding.py", "kvgym/encoding_eviction.py", "kvgym/sim")
-_SOURCES += ("kvgym/workloads", "controllers")
+_FILES = ("kvgym/jit.py", "kvgym/types.py", "kvgym/encoding.py", "kvgym/encoding_eviction.py")
+_SOURCES = (*_FILES, "kvgym/sim", "kvgym/workloads", "controllers")
 
 
 @cache

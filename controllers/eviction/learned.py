@@ -15,7 +15,7 @@ file: its numbers are the constants of the policy's memory.
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,17 +106,19 @@ def load(path: str | Path) -> Policy:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"no eviction policy file {file}; give the .json that scripts/train_eviction.py wrote") from None
+        raise ConfigError(
+            f"no eviction policy file {file}; give the .json that scripts/train_eviction.py wrote"
+        ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{file} is no eviction policy file: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ConfigError(f"{file} is no eviction policy file: its format must be {FORMAT!r}")
-    if tuple(data.get("columns", ())) != COLUMNS:
+    if data.get("columns") != list(COLUMNS):
         raise ConfigError(f"{file} scores other features ({data.get('columns')}) than this version ({list(COLUMNS)})")
     recent, random, tail = (_count(file, data, name) for name in ("recent", "random", "tail_tokens"))
     if recent + random == 0:
         raise ConfigError(f"{file}: recent and random must not both be 0")
-    linear, units = data.get("linear"), data.get("units")
+    linear, units = data.get("linear", []), data.get("units")
     if not isinstance(units, list) or len(units) > MOST_UNITS:
         raise ConfigError(f"{file}: units must be a list of at most {MOST_UNITS} hidden units")
     for name, row, length in (("linear", linear, FEATURES), *(("a unit", unit, PER_UNIT) for unit in units)):
@@ -133,4 +135,4 @@ def _count(file: Path, data: dict[str, Any], name: str) -> int:
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

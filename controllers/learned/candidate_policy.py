@@ -21,7 +21,7 @@ class _Flat(BaseFeaturesExtractor):
     """Observation -> cache features, then the rows of all places, (batch, columns)."""
 
     def __init__(self, observation_space: spaces.Dict) -> None:
-        super().__init__(observation_space, int(sum(np.prod(part.shape) for part in observation_space.values())))
+        super().__init__(observation_space, spaces.flatdim(observation_space))
 
     def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return one row per observation."""
@@ -114,7 +114,9 @@ def write_scorer(policy: CandidatePolicy, recent: int, random: int, tail_tokens:
         path: the file, .json.
     """
     network = policy.mlp_extractor
-    bias, weights, out = (part.detach().double() for part in (network.hidden.bias, network.hidden.weight, network.out.weight))
+    bias, weights, out = (
+        part.detach().double() for part in (network.hidden.bias, network.hidden.weight, network.out.weight)
+    )
     data = {
         "format": FORMAT,
         "columns": list(COLUMNS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,11 @@ class EvictingBackend(SimulatedBackend):
         self._masks = np.tri(offer.places + 1, offer.places, -1, bool)
         self._masks.flags.writeable = False
 
+    def fork(self) -> EvictingBackend:
+        """Return an independent copy at the same point with the same random numbers."""
+        twin: Any = super().fork()
+        return twin
+
     def run_to_choice(self) -> Decision | EvictionDecision | None:
         """Run until a request needs a worker or a worker needs space; None when every request has ended."""
         code = self.engine.run()
@@ -82,8 +87,21 @@ class EvictingBackend(SimulatedBackend):
         self._slots = slots[:n]
         worker = cache.workers[w]
         names = ("need", "free", "evictable", "capacity", "leaves", "unmarked", "running", "queued")
-        totals = (int(worker[name]) for name in names)
-        return EvictionDecision(engine.now_s, w, *totals, rows[:n], self._masks[n])
+        need, free, evictable, capacity, leaves, unmarked, running, queued = (int(worker[name]) for name in names)
+        return EvictionDecision(
+            time_s=engine.now_s,
+            worker=w,
+            need_tokens=need,
+            free_tokens=free,
+            evictable_tokens=evictable,
+            capacity_tokens=capacity,
+            leaves=leaves,
+            unmarked=unmarked,
+            running=running,
+            queued=queued,
+            candidates=rows[:n],
+            mask=self._masks[n],
+        )
 
     def evict(self, index: int) -> int:
         """Evict candidate number `index` of the last decision, or the end of it; return the tokens freed.

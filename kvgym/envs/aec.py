@@ -43,7 +43,7 @@ class JointAEC(AECEnv):
         super().__init__()
         self.render_mode = render_mode
         self.env = JointEnv(render_mode=render_mode, **kwargs)
-        workers, places = self.env.observation_space["workers"].shape[0], self.env.observation_space["candidates"].shape[0]
+        workers, places = self.env.fleet_workers, self.env.places
         evictors = [f"evictor_{w}" for w in range(workers)]
         self.possible_agents = [ROUTER, *evictors]
         self.agents: list[str] = []

@@ -35,6 +35,8 @@ class ChoiceEnv(gymnasium.Env[Observation, np.int64]):
         fleet: the fleet of this episode, a new object after each reset.
         episode_seed: seed of this episode.
         completed: RECORD rows that ended since the last decision, in order of completion.
+        fleet_workers: number of workers.
+        places: most leaves on offer.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 10}  # noqa: RUF012 - declared so by gymnasium.Env
@@ -66,6 +68,7 @@ class ChoiceEnv(gymnasium.Env[Observation, np.int64]):
         self._reward = WeightedReward(reward)
         self._signals = resolve_signals(signals, observability)
         self._offer = make_offer(candidates, offered)
+        self.fleet_workers, self.places = self._cluster.workers, self._offer.places
         self._tail_tokens = 0 if tail_tokens is None else _whole("tail_tokens", tail_tokens, 2**31 - 1)
         self.decision: Decision | EvictionDecision | None = None
         self.completed = np.zeros(0, RECORD)

@@ -64,7 +64,7 @@ class EvictionEnv(ChoiceEnv):
     | candidates | 4 | hits | requests that have inserted it | log(requests, 2^12) | 0 | 1 |
     | candidates | 5 | children | branches that were ever made below it | log(nodes, 2^12) | 0 | 1 |
     | candidates | 6 | fanout | branches of its parent now, itself included | log(nodes, 2^12) | 0 | 1 |
-    | candidates | 7 | priority | largest priority of a request that has inserted it | signed log(priority, 2^8) | -1 | 1 |
+    | candidates | 7 | priority | largest priority of a request that inserted it | signed log(priority, 2^8) | -1 | 1 |
     | candidates | 8 | marked | accessed in this phase (see above) | 0 or 1 | 0 | 1 |
     | candidates | 9 | open | the session that used it first has turns that have not ended | 0 or 1 | 0 | 1 |
 
@@ -97,7 +97,7 @@ class EvictionEnv(ChoiceEnv):
     - ``candidates``: places for leaves on offer.
     - ``offered``: ``recent`` (the least recently accessed leaves), ``random`` (drawn uniformly), or ``both``: half of
       the places, rounded up, for the least recent, the others drawn among the rest.
-    - ``tail_tokens``: what a step evicts: so many tokens of the leaf's tail, rounded up to whole pages; None: all of it.
+    - ``tail_tokens``: what a step evicts: so many tokens of the leaf's end, rounded up to pages; None: all of it.
 
     ## Info keys
     As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``rewards``, ``episode_seed``.

@@ -29,6 +29,9 @@ class EvictionEnvConfig:
     tail_tokens: int | None = option(None, "what a choice evicts; none: the whole leaf", "tokens")
 
 
+_PPO = PPOConfig(n_steps=256, batch_size=256, learning_rate=1e-3, gamma=0.97, gae_lambda=0.95, ent_coef=0.005)
+
+
 @dataclass(frozen=True)
 class EvictionTrainConfig:
     """One training run.
@@ -43,9 +46,7 @@ class EvictionTrainConfig:
     seed: int = option(0, "of weights, actions and training episodes")
     envs: int = option(8, "environments")
     units: int = option(8, "hidden units of the scorer")
-    ppo: PPOConfig = PPOConfig(
-        n_steps=256, batch_size=256, learning_rate=1e-3, gamma=0.97, gae_lambda=0.95, ent_coef=0.005
-    )
+    ppo: PPOConfig = _PPO
     every: int = option(5_000, "steps between validations, which choose the best policy by its hit rate")
     validation_seeds: tuple[int, ...] = option((1_000_000, 1_000_001, 1_000_002, 1_000_003), "episode seeds")
     test_seeds: tuple[int, ...] = option(tuple(range(2_000_000, 2_000_006)), "episode seeds of the comparison")

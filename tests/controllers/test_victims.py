@@ -98,7 +98,9 @@ def test_rlt__gives_the_distribution_of_the_compiled_policy():
         records = backend.records()
         return float(records["hit_tokens"].sum()), float((records["finish_s"] - records["arrival_s"]).sum())
 
-    truth, other = (np.array([measured(compiled(name, load, cluster, s)) for s in seeds]) for name in ("rlt", "random_leaf"))
+    truth, other = (
+        np.array([measured(compiled(name, load, cluster, s)) for s in seeds]) for name in ("rlt", "random_leaf")
+    )
     through = np.array([measured(played("rlt", env, seed)) for seed in seeds])
     limit = 1.63 * np.sqrt(2 / len(seeds))  # 1 %
     for column in range(2):

@@ -85,7 +85,12 @@ def test_features__say_what_the_leaves_are():
     env = make(workload={"source": "fixed", "rows": rows}, cluster=cluster, candidates=4, offered="recent")
     observation, _ = env.reset(seed=0)
     decision = env.decision
-    assert (decision.worker, decision.time_s, decision.leaves, decision.need_tokens) == (0, pytest.approx(20, abs=0.1), 2, 20)
+    assert (decision.worker, decision.time_s, decision.leaves, decision.need_tokens) == (
+        0,
+        pytest.approx(20, abs=0.1),
+        2,
+        20,
+    )
     a, b = decision.candidates
     assert [a["tokens"], b["tokens"]] == [30, 40] and [a["depth"], b["depth"]] == [50, 60]
     assert a["idle"] > b["idle"] and a["age"] > b["age"] and a["fanout"] == b["fanout"] == 2

@@ -50,7 +50,9 @@ def test_observation__shows_one_kind_at_a_time_and_masks_follow():
         assert observation["kind"].tolist() == [float(route), float(not route)]
         assert all((observation[name] == shown[name]).all() for name in shown)
         assert not any(observation[name].any() for name in hidden)
-        assert mask.sum() == decision.mask.sum() and mask.shape == (5,) and (not route or mask.tolist()[3:] == [False] * 2)
+        assert (
+            mask.sum() == decision.mask.sum() and mask.shape == (5,) and (not route or mask.tolist()[3:] == [False] * 2)
+        )
         kinds.append(route)
         observation, reward, done, _, _ = env.step(int(np.flatnonzero(mask)[-1]))
         total += reward

@@ -9,8 +9,8 @@ import pytest
 
 from controllers.eviction import EVICTION
 from controllers.eviction.learned import COLUMNS, FORMAT, PER_UNIT, make_policy
-from kvgym.backends.simulated import SimulatedBackend
 from kvgym.backends.sglang.plugin import FILE_VARIABLE, policy_name, short_name
+from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import resolve_cluster
 from kvgym.config import resolve_workload
 from kvgym.encoding_eviction import encode_eviction
@@ -58,9 +58,7 @@ def drain(backend: SimulatedBackend) -> list[Any]:
 def test_scorer__evicts_what_its_argmax_evicts_in_the_environment(write, tail):
     data = scorer(tail_tokens=tail)
     backend = simulate(write(tail_tokens=tail))
-    env = EvictionEnv(
-        WORKLOAD, CLUSTER, routing="round_robin", candidates=8, offered="both", tail_tokens=tail or None
-    )
+    env = EvictionEnv(WORKLOAD, CLUSTER, routing="round_robin", candidates=8, offered="both", tail_tokens=tail or None)
     env.reset(options={"seed": 1})
     done = False
     while not done:
@@ -160,6 +158,8 @@ def test_name__a_file_is_a_policy_in_registry_and_server(write, monkeypatch):
         ({"linear": [1.0]}, "linear must be 9 finite numbers"),
         ({"units": [[float("nan")] * PER_UNIT]}, "a unit must be 11 finite numbers"),
         ({"units": 3}, "units must be a list"),
+        ({"columns": 3}, "scores other features"),
+        ({"linear": [10**400] * 9}, "linear must be 9 finite numbers"),
     ],
 )
 def test_file__mistakes_are_explained(write, changes, message):

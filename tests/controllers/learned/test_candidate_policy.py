@@ -73,6 +73,7 @@ def test_saved_model__keeps_its_network(env, policy, tmp_path):
     assert again.units == 3
     observation, *_ = env.reset(seed=1)
     masks = env.action_masks()
-    assert again.predict(observation, action_masks=masks, deterministic=True)[0] == (
-        policy.predict(observation, action_masks=masks, deterministic=True)[0]
+    assert (
+        again.predict(observation, action_masks=masks, deterministic=True)[0]
+        == (policy.predict(observation, action_masks=masks, deterministic=True)[0])
     )
