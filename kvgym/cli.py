@@ -89,8 +89,8 @@ def watch(
     if config is None:
         defaults = {"workload": GSP, "cluster": FLEET, "routing": ROUTER, "eviction": EVICTION}
         chosen = {name: value or defaults[name] for name, value in chosen.items()}
-    cell, first = pick_cell(config, chosen, set_ or [])
-    watching = Watch(cell, first if seed is None else seed, Console(), speed, every)
+    cell, measure, first = pick_cell(config, chosen, set_ or [])
+    watching = Watch(cell, measure, first if seed is None else seed, Console(), speed, every)
     try:
         result = watching.run()
     except KeyboardInterrupt:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from kvgym.jit_parts import part
 from kvgym.sources import package_files
 
 JIT_ON: bool = not numba.config.DISABLE_JIT
@@ -38,8 +39,16 @@ else:
 _ROOT = Path(__file__).resolve().parent.parent
 _INSIDE = frozenset(("kvgym", "controllers", "numba", "numpy", *sys.stdlib_module_names))
 """Packages whose changes `source_key` notices."""
-_FILES = ("kvgym/jit.py", "kvgym/types.py", "kvgym/encoding.py", "kvgym/encoding_eviction.py")
-_SOURCES = (*_FILES, "kvgym/sim", "kvgym/workloads", "controllers")
+_SOURCES = (
+    "kvgym/jit.py",
+    "kvgym/jit_parts.py",
+    "kvgym/types.py",
+    "kvgym/encoding.py",
+    "kvgym/encoding_eviction.py",
+    "kvgym/sim",
+    "kvgym/workloads",
+    "controllers",
+)
 
 
 @cache
@@ -137,24 +146,29 @@ def _name_apart(function: Any) -> None:
 def njit(*signature: Any, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator that compiles a function with kvgym's settings; with a signature it compiles at import.
 
-    Without the JIT the function is returned as it is. A function that makes arrays must say ``allocates=True``: all
-    others are compiled without numba's reference counting, which cost two thirds of the engine's time (an atomic
-    increment and decrement at each access to a tuple's array; numba drops them only where it can prove them idle).
-    Functions without a signature are inlined: a call passes each of some twenty arrays as seven words.
+    Without the JIT the function is returned as it is. Without a signature it is a part (`jit_parts`), inlined into the
+    compiled functions that call it: a call passes each of some twenty arrays as seven words. If Python calls it, it is
+    compiled for itself, and cached. A function that makes arrays must say ``allocates=True``: all others are compiled
+    without numba's reference counting, which cost two thirds of the engine's time (an atomic increment and decrement at
+    each access to a tuple's array; numba drops them only where it can prove them idle).
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         if not JIT_ON:
             return function
         _name_apart(function)
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(cache_folder(_outside(function)))
-        try:
-            settings = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": allocates}
-            compiled = numba.njit(*signature, **settings, forceinline=not signature)(function)
-            return compiled if signature else _stable(compiled)
-        finally:
-            numba.config.CACHE_DIR = before
+        settings = {"nogil": True, "error_model": "numpy", "_nrt": allocates}
+
+        @cache
+        def door() -> Any:
+            before = numba.config.CACHE_DIR
+            numba.config.CACHE_DIR = str(cache_folder(_outside(function)))
+            try:
+                return numba.njit(*signature, cache=True, **settings)(function)
+            finally:
+                numba.config.CACHE_DIR = before
+
+        return door() if signature else _stable(part(function, settings, door))
 
     return decorate
 

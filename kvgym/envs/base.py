@@ -1,4 +1,4 @@
-"""What environments on a simulated fleet with choices of its own share: episodes, seeds, rewards, pictures, copies."""
+"""What environments with choices of victims share: episodes, seeds, rewards, pictures, copies."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ of one run only. Memory and compile time are those of fresh processes.
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_format
 import multiprocessing
 import os
@@ -37,6 +38,10 @@ TRACE_FLEET = ClusterConfig(
     workers=8, capacity_tokens=400_000, cost=AISIMULATE_COST, request_overhead_s=0.0, step_overhead_s=0.0
 )
 TRACE_POLICIES = ("lru", "rlt")
+LBGR_FLEETS = (10, 100)
+"""Workers on which LBGR's decision time is bounded (design budget: 50 and 200 microseconds)."""
+WARM_UP = 50
+"""Decisions that are not timed: they load compiled code."""
 
 
 def best_of(runs: int, setup: Callable[[], Any], work: Callable[[Any], object]) -> float:
@@ -135,33 +140,44 @@ def _play(envs: Any, episodes: int) -> int:
 
 
 def bench_routing() -> dict[str, float]:
-    """Return microseconds per decision of each routing controller (act and observe) on the default GSP, 4 workers."""
+    """Return CPU microseconds per decision of each routing controller (act and observe), the default GSP on 4 workers.
+
+    LBGR also on 10 and on 100 workers. The load of each worker is the same in all of them.
+    """
     workload = GSP().generate(1)
     # a learned router needs a file, and takes as long as its network
-    return {name: round(decision_us(workload, name), 1) for name in table("routing") if name != "learned"}
+    found = {name: round(decision_us(workload, name), 1) for name in table("routing") if name != "learned"}
+    for workers in LBGR_FLEETS:
+        load = GSP(groups=8 * workers, prompts_per_group=8, rate_rps=3.0 * workers).generate(1)
+        for name in ("lbgr_release", "lbgr"):
+            found[f"{name}, {workers} workers"] = round(decision_us(load, name, workers=workers), 1)
+    return found
 
 
-def decision_us(workload: Workload, routing: str, eviction: str = "lru") -> float:
-    """Return CPU microseconds per decision of one routing controller over one episode."""
-    backend, controller = SimulatedBackend(workload, PAPER_FLEET, eviction, seed=0), table("routing").load(routing)()
+def decision_us(workload: Workload, routing: str, eviction: str = "lru", workers: int = 4) -> float:
+    """Return CPU microseconds per decision of one routing controller over one episode, after `WARM_UP` others."""
+    fleet = dataclasses.replace(PAPER_FLEET, workers=workers)
+    backend, controller = SimulatedBackend(workload, fleet, eviction, seed=0), table("routing").load(routing)()
     controller.reset(backend.spec, 0)
-    spent = 0.0
+    spent, decisions = 0.0, 0
     while (decision := backend.run_to_decision()) is not None:
         finished = backend.completions()
         start = time.process_time()
         if len(finished):
             controller.observe(finished)
         worker = controller.act(decision)
-        spent += time.process_time() - start
+        if decisions >= WARM_UP:
+            spent += time.process_time() - start
+        decisions += 1
         backend.apply(worker)
-    return 1e6 * spent / len(workload.requests)
+    return 1e6 * spent / max(decisions - WARM_UP, 1)
 
 
 def cold_compile_s() -> float:
     """Return wall seconds of a first small run with every policy that the quickstart uses, with an empty cache."""
     code = (
         "from kvgym.harness.bench import decision_us; from kvgym.workloads.gsp import GSP;"
-        "w = GSP(groups=8, prompts_per_group=2).generate(0); [decision_us(w, r, e) for e in ('lru', 'rlt')"
+        "w = GSP(groups=8, prompts_per_group=8).generate(0); [decision_us(w, r, e) for e in ('lru', 'rlt')"
         " for r in ('cache_aware', 'cache_aware_014', 'lbgr_release', 'round_robin')]"
     )
     with tempfile.TemporaryDirectory() as folder:

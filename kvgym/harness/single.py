@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kvgym.cluster import resolve_cluster
 from kvgym.config import apply_overrides, build, load_config, resolve_workload
@@ -18,6 +18,13 @@ from kvgym.records import check_target, write_records
 from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.slo import SLO
 from kvgym.tables import table
+
+
+class Measure(NamedTuple):
+    """What `summarize` needs besides the run."""
+
+    warmup_s: float = 0.0
+    slo: SLO | None = None
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,7 @@ def run_single(
     Raises:
         KVGymError: a name, a setting or the file is not acceptable.
     """
-    settings = _settings(workload, cluster, overrides)
-    cell = _cell(settings, workload, cluster, routing, eviction)
+    cell, measure = single_cell(workload, cluster, routing, eviction, overrides)
     for path in (records, trace):
         if path is not None:
             check_target(path)
@@ -73,12 +79,15 @@ def run_single(
         write_records(records, result.records)
     if trace is not None:
         write_trace(trace, result.records, result.samples)
-    return outcome(cell, seed, result, settings.warmup_s, settings.slo)
+    return outcome(cell, seed, result, measure)
 
 
-def single_cell(workload: str, cluster: str, routing: str, eviction: str, overrides: Iterable[str]) -> Cell:
-    """Return the cell that these names and settings describe; arguments and errors as for `run_single`."""
-    return _cell(_settings(workload, cluster, overrides), workload, cluster, routing, eviction)
+def single_cell(
+    workload: str, cluster: str, routing: str, eviction: str, overrides: Iterable[str]
+) -> tuple[Cell, Measure]:
+    """Return the cell that these names and settings describe, and how it is measured; otherwise as `run_single`."""
+    settings = _settings(workload, cluster, overrides)
+    return _cell(settings, workload, cluster, routing, eviction), Measure(settings.warmup_s, settings.slo)
 
 
 def _settings(workload: str, cluster: str, overrides: Iterable[str]) -> _Settings:
@@ -94,13 +103,13 @@ def _cell(settings: _Settings, workload: str, cluster: str, routing: str, evicti
     return Cell(workload, source, cluster, fleet, routing, routing, settings.options, eviction, {}, charge)
 
 
-def outcome(cell: Cell, seed: int, result: RunResult, warmup_s: float = 0.0, slo: SLO | None = None) -> dict[str, Any]:
-    """Return names, seed, metrics (`warmup_s` and `slo` as for `summarize`) and timing of a finished run."""
+def outcome(cell: Cell, seed: int, result: RunResult, measure: Measure) -> dict[str, Any]:
+    """Return names, seed, metrics and timing of a finished run."""
     return {
         **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
         "seed": seed,
         "deterministic": cell.charge_decision_time != "measured",
-        **summarize(result.records, result.totals, warmup_s, slo),
+        **summarize(result.records, result.totals, *measure),
         "decisions": result.decisions,
         "wall_s": result.wall_s,
         "decision_s": result.decision_s,

@@ -42,6 +42,7 @@ METRICS: dict[str, str] = {
     "hit_tokens": "prompt tokens of completed requests that were found in the cache",
     "evicted_tokens": "tokens evicted on all workers",
     "retractions": "times that a running request was pushed back to the queue",
+    "retries": "times that a request lost with a failed worker was sent again",
     "prediction_error": "median of |predicted - real latency| / real latency; none: the controller predicts nothing",
     "prediction_bias": "mean predicted latency / mean real latency - 1; above 0: too pessimistic",
     "backlog_growth": "share of the arrivals that became backlog (kvgym.harness.saturation); about 0: it kept up",
@@ -113,6 +114,7 @@ def summarize(
     result["hit_tokens"] = float(done["hit_tokens"].sum())
     result["evicted_tokens"] = float(np.sum(totals["evicted_tokens"]))
     result["retractions"] = float(records["retractions"].sum())
+    result["retries"] = float(np.maximum(records["attempts"] - 1, 0).sum())
     result["completed"] = float(len(done))
     result["rejected"] = float((records["status"] == REJECTED).sum())
     result["failed"] = float((records["status"] == FAILED).sum())

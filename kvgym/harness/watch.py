@@ -20,7 +20,7 @@ from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell, expand, load_compare
 from kvgym.harness.overrides import override_compare
 from kvgym.harness.run import make_controller, run
-from kvgym.harness.single import outcome, single_cell
+from kvgym.harness.single import Measure, outcome, single_cell
 from kvgym.types import Decision
 
 REDRAW_S = 0.1
@@ -29,8 +29,10 @@ PICTURES = 10
 """Printed pictures of a run without a terminal."""
 
 
-def pick_cell(config: str | None, chosen: Mapping[str, str | None], overrides: Iterable[str]) -> tuple[Cell, int]:
-    """Return the cell to be watched and the default seed.
+def pick_cell(
+    config: str | None, chosen: Mapping[str, str | None], overrides: Iterable[str]
+) -> tuple[Cell, Measure, int]:
+    """Return the cell to be watched, how it is measured, and the default seed.
 
     Args:
         config: comparison, by name or path; its first cell that fits `chosen` is taken. None: `chosen` are the names
@@ -42,15 +44,15 @@ def pick_cell(config: str | None, chosen: Mapping[str, str | None], overrides: I
         KVGymError: a name, a label or a setting is not acceptable.
     """
     if config is None:
-        cell, seed = single_cell(**chosen, overrides=overrides), 0  # type: ignore[arg-type]
+        (cell, measure), seed = single_cell(**chosen, overrides=overrides), 0  # type: ignore[arg-type]
     else:
         grid = load_compare(override_compare(load_config("compare", config), overrides))
         cells, _ = expand(grid)
         for axis, label in chosen.items():
             cells = _fitting(cells, axis, label)
-        cell, seed = cells[0], grid.seed_list[0]
+        cell, measure, seed = cells[0], Measure(grid.warmup_s, grid.slo), grid.seed_list[0]
     make_controller(cell)  # wrong options are reported before anything is drawn
-    return cell, seed
+    return cell, measure, seed
 
 
 def _fitting(cells: list[Cell], axis: str, label: str | None) -> list[Cell]:
@@ -76,6 +78,7 @@ class Watch:
 
     Args:
         cell: what runs.
+        measure: what its metrics are measured by.
         seed: seed of the episode.
         console: where it is drawn.
         speed: simulated seconds per wall second in a terminal; 0: as fast as it goes.
@@ -85,10 +88,12 @@ class Watch:
         ConfigError: `speed` is no finite number >= 0.
     """
 
-    def __init__(self, cell: Cell, seed: int, console: Console, speed: float = 5.0, every: int = 0) -> None:
+    def __init__(
+        self, cell: Cell, measure: Measure, seed: int, console: Console, speed: float = 5.0, every: int = 0
+    ) -> None:
         if not 0 <= speed < math.inf:
             raise ConfigError(f"speed must be a finite number >= 0 (0: as fast as it goes), got {speed}")
-        self._cell, self._seed, self._console = cell, seed, console
+        self._cell, self._measure, self._seed, self._console = cell, measure, seed, console
         self._speed, self._every = speed, every
         self._last: tuple[Backend, Decision, int] | None = None
         self._start_s = self._drawn_s = 0.0
@@ -103,7 +108,7 @@ class Watch:
         else:
             result = run(self._cell, self._seed, self._print_some)
             self._print()
-        return outcome(self._cell, self._seed, result)
+        return outcome(self._cell, self._seed, result, self._measure)
 
     @property
     def summary(self) -> str:

@@ -84,6 +84,14 @@ def test_goodput__share_of_what_ended_after_the_warmup_and_rate_of_the_whole_run
     assert (none["goodput_share"], none["goodput_rps"]) == (None, None)
 
 
+def test_retries__count_what_was_sent_again():
+    out = records(
+        [(DONE, 0, 9, 0, 0.0, 1.0, 2.0), (FAILED, 1, 9, 0, 0.0, 0.0, 2.0), (REJECTED, -1, 9, 0, 0.0, 0.0, 2.0)]
+    )
+    out["attempts"] = [3, 2, 0]
+    assert summarize(out, TOTALS)["retries"] == 3.0
+
+
 def test_prediction__median_error_and_bias_of_single_attempts_after_the_warmup():
     out = records([(DONE, 0, 1, 0, arrival_s, arrival_s + 1.0, arrival_s + 2.0) for arrival_s in range(6)])
     out["predicted_s"] = [90.0, 1.0, 3.0, 4.0, -1.0, 50.0]

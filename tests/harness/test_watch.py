@@ -37,20 +37,20 @@ def config(tmp_path: Path) -> str:
 
 
 def test_pick__the_first_cell_and_the_first_seed(config):
-    cell, seed = pick_cell(config, ANY, [])
+    cell, _, seed = pick_cell(config, ANY, [])
     assert (cell.labels, seed) == (("gsp", "two", "round_robin", "lru"), 4)
 
 
 def test_pick__the_first_cell_with_these_labels(config):
-    cell, _ = pick_cell(config, ANY | {"cluster": "three", "eviction": "rlt"}, [])
+    cell, _, _ = pick_cell(config, ANY | {"cluster": "three", "eviction": "rlt"}, [])
     assert cell.labels == ("gsp", "three", "round_robin", "rlt")
-    cell, _ = pick_cell(config, ANY, ["cluster.workers=7"])
+    cell, _, _ = pick_cell(config, ANY, ["cluster.workers=7"])
     assert cell.fleet.workers == 7
 
 
 def test_pick__without_a_comparison_names_make_the_cell():
     names = {"workload": "gsp_small", "cluster": "l40x4", "routing": "random", "eviction": "lru"}
-    cell, seed = pick_cell(None, names, ["workload.groups=3"])
+    cell, _, seed = pick_cell(None, names, ["workload.groups=3"])
     assert (cell.labels, cell.source.groups, seed) == (tuple(names.values()), 3, 0)
 
 
@@ -101,6 +101,17 @@ def test_watching__does_not_change_the_run(kvgym, config):
     args = ("--routing", "random", "--eviction", "lru", "--workload", "gsp_small", "--set", "workload.groups=4")
     watched, alone = (json.loads(kvgym(name, *args)[1].splitlines()[-1]) for name in ("watch", "run"))
     assert {**watched, "wall_s": 0, "decision_s": 0} == {**alone, "wall_s": 0, "decision_s": 0}
+
+
+def test_watching__measures_by_the_warmup_and_the_objective_of_the_comparison(kvgym, config):
+    def metrics(*settings: str) -> dict:
+        return json.loads(kvgym("watch", config, *settings)[1].splitlines()[-1])
+
+    late = metrics("--set", "warmup_s=1.0", "--set", "slo.latency_s=1000")
+    assert late["goodput_share"] == 1.0
+    plain = metrics()
+    assert plain["goodput_share"] is None
+    assert late["mean_latency_s"] != plain["mean_latency_s"]
 
 
 class Terminal:
