@@ -10,6 +10,10 @@ named by its path where other policies have a name. What it says, in words:
 
 So a trained policy played greedily through the environment and this one evict the same. Nothing is compiled for a new
 file: its numbers are the constants of the policy's memory.
+
+Limits. It knows what its training showed it: other workloads, capacities or page sizes want a training of their own. In
+an SGLang server a match that finds nothing is no tick, so ages are a little smaller there. Scoring sixteen leaves takes
+about a microsecond and a half, some three times what `rlt` takes for a whole request on the default workload.
 """
 
 from __future__ import annotations

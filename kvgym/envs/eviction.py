@@ -90,8 +90,8 @@ class EvictionEnv(ChoiceEnv):
     ## Arguments
     All survive `EnvSpec.to_json` as names, paths (strings) and maps; a callable reward does not.
 
-    - ``workload``, ``cluster``, ``reward``, ``observability``, ``signals``, ``render_mode``: as in Routing-v0; the
-      last but one say what the router sees. The fleet is always simulated.
+    - ``workload``, ``cluster``, ``reward``, ``render_mode``: as in Routing-v0. The fleet is always simulated.
+    - ``observability``, ``signals``: what the router sees, as in Routing-v0.
     - ``routing``: the controller that routes, a name or ``module:attr``, or a map ``{use: name, options: {...}}``. With
       several routers (`signals`) it is one controller that sees all of their decisions.
     - ``candidates``: places for leaves on offer.

@@ -233,7 +233,8 @@ def data_files(source: WorkloadSource) -> list[Path]:
 
 def model_files(cell: Cell) -> list[Path]:
     """Return the files of a learned router and a learned eviction policy: a changed model is another one."""
-    given = [cell.controller if cell.controller.endswith(".zip") else cell.options.get("path"), cell.eviction]
+    router = cell.controller if cell.controller.endswith(".zip") else cell.options.get("path")
+    given = (router, cell.eviction if cell.eviction.endswith(".json") else None)
     return [Path(name) for name in given if name and Path(name).is_file()]
 
 

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -11,6 +16,7 @@ from kvgym.encoding_eviction import ARRAYS, CANDIDATE_FEATURES
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError
 
+ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = {"source": "gsp", "groups": 6, "prompts_per_group": 8, "lens": [64, 128], "rate_rps": 30.0}
 CLUSTER = {"workers": 2, "capacity_tokens": 700}
 COLUMN = {feature.name: i for i, feature in enumerate(CANDIDATE_FEATURES)}
@@ -252,3 +258,42 @@ def test_reset__an_episode_without_evictions_is_an_error():
         env.step(0)
     with pytest.raises(ConfigError, match="the option 'seed'"):
         env.reset(options={"sed": 1})
+
+
+EPISODE = """
+import json, sys
+import numpy as np
+from controllers.eviction.learned import FEATURES, PER_UNIT, make_policy
+from kvgym.backends.simulated import SimulatedBackend
+from kvgym.cluster import resolve_cluster
+from kvgym.config import resolve_workload
+from kvgym.envs.eviction import EvictionEnv
+
+workload, cluster = json.loads(sys.argv[1])
+env = EvictionEnv(workload, cluster, routing="round_robin", candidates=4, tail_tokens=24)
+observation, _ = env.reset(options={"seed": 3})
+seen, total, done = [], 0.0, False
+while not done:
+    rows = env.decision.candidates
+    seen.append(rows.tolist())
+    total += float(observation["candidates"].sum() + observation["cache"].sum())
+    observation, _, done, _, _ = env.step(len(seen) * 7 % len(rows))
+weights = np.linspace(-1, 1, FEATURES), np.linspace(-1, 1, 3 * PER_UNIT).reshape(3, PER_UNIT)
+policy = make_policy(2, 3, 0, *(part.tolist() for part in weights))
+backend = SimulatedBackend(resolve_workload(workload).generate(3, 1), resolve_cluster(cluster), policy, 3)
+while (decision := backend.run_to_decision()) is not None:
+    backend.apply(decision.request % 2)
+hits = [each.records()["hit_tokens"].tolist() for each in (env, backend)]
+print(json.dumps([seen, round(total, 3), hits]))
+"""
+
+
+def test_jit_off__gives_the_same_choices():
+    runs = []
+    for off in ("0", "1"):
+        command = [sys.executable, "-W", "error", "-c", EPISODE, json.dumps([WORKLOAD, CLUSTER])]
+        env = {**os.environ, "NUMBA_DISABLE_JIT": off}
+        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        runs.append(json.loads(done.stdout))
+    assert runs[0] == runs[1] and len(runs[0][0]) > 30

@@ -3,6 +3,7 @@
 SGLang (0.5.23) calls `register` through the entry point group ``sglang.srt.plugins`` in each of its processes, because
 kvgym is installed beside it. Every eviction policy that kvgym knows becomes a cache backend named ``kvgym-NAME``, and
 ``kvgym-learned`` evicts by the trained scorer in the file that the environment variable KVGYM_EVICTION_FILE names.
+Whether a server that was started elsewhere has the file that a run asks for is not checked, only that it has one.
 """
 
 from __future__ import annotations
