@@ -13,7 +13,7 @@ file: its numbers are the constants of the policy's memory.
 
 Limits. It knows what its training showed it: other workloads, capacities or page sizes want a training of their own. In
 an SGLang server a match that finds nothing is no tick, so ages are a little smaller there. Scoring sixteen leaves takes
-about a microsecond and a half, some three times what `rlt` takes for a whole request on the default workload.
+1.4 microseconds: on the default workload the engine serves less than half as many requests a second as with `rlt`.
 """
 
 from __future__ import annotations
