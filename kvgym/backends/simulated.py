@@ -249,7 +249,7 @@ class SimulatedBackend:
 
     def fork(self) -> SimulatedBackend:
         """Return an independent copy at the same point with the same random numbers."""
-        twin = object.__new__(SimulatedBackend)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.engine = self.engine.fork()
         twin._known = None if self._known is None else self._known.fork()

@@ -143,7 +143,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         signals: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self.render_mode = _check_render_mode(render_mode, self.metadata["render_modes"])
+        self.render_mode = check_render_mode(render_mode, self.metadata["render_modes"])
         self._source = resolve_workload(workload)
         self._cluster = resolve_cluster(cluster)
         self._reward = WeightedReward(reward)
@@ -169,7 +169,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
             SimulationError: no worker of the cluster's schedule is up for any request.
         """
         super().reset(seed=seed)
-        self.episode_seed = self._draw_seed(options or {})
+        self.episode_seed = draw_seed(options or {}, self.np_random)
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
         self.close()
         self._backend = self._backend_class(workload, self._cluster, self._eviction, self.episode_seed, self._signals)
@@ -252,18 +252,6 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
             raise SimulationError("there is no episode yet; call reset() first")
         return self._backend
 
-    def _draw_seed(self, options: Mapping[str, Any]) -> int:
-        if not isinstance(options, Mapping):
-            raise ConfigError(f"reset takes the options as a map, got {options!r}")
-        if unknown := sorted(set(map(str, options)) - {"seed"}):
-            raise ConfigError(f"reset takes the option 'seed', got {unknown}")
-        if "seed" not in options:
-            return int(self.np_random.integers(2**31))
-        seed = options["seed"]
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigError(f"the option 'seed' must be a whole number >= 0, got {seed!r}")
-        return int(seed)
-
     def _advance(self) -> Observation:
         """Run to the next decision and take note of where the episode stands; return the observation."""
         backend = self._episode
@@ -283,7 +271,7 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         }
 
 
-def _check_render_mode(mode: str | None, known: list[str]) -> str | None:
+def check_render_mode(mode: str | None, known: list[str]) -> str | None:
     """Return `mode` if it can be drawn here.
 
     Raises:
@@ -299,6 +287,24 @@ def _check_render_mode(mode: str | None, known: list[str]) -> str | None:
 
         require_pillow()
     return mode
+
+
+def draw_seed(options: Any, rng: np.random.Generator) -> int:
+    """Return the episode seed that the options of `reset` give, or draw one.
+
+    Raises:
+        ConfigError: the options are no map, hold something else, or no whole number.
+    """
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"reset takes the options as a map, got {options!r}")
+    if unknown := sorted(set(map(str, options)) - {"seed"}):
+        raise ConfigError(f"reset takes the option 'seed', got {unknown}")
+    if "seed" not in options:
+        return int(rng.integers(2**31))
+    seed = options["seed"]
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"the option 'seed' must be a whole number >= 0, got {seed!r}")
+    return int(seed)
 
 
 def as_index(action: Any) -> int:

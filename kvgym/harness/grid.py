@@ -242,9 +242,10 @@ def data_files(source: WorkloadSource) -> list[Path]:
 
 
 def model_files(cell: Cell) -> list[Path]:
-    """Return the file of a learned router (`controllers.learned.model`): a changed model is another router."""
-    given = cell.controller if cell.controller.endswith(".zip") else cell.options.get("path")
-    return [Path(given)] if given and Path(given).is_file() else []
+    """Return the files of a learned router and a learned eviction policy: a changed model is another one."""
+    router = cell.controller if cell.controller.endswith(".zip") else cell.options.get("path")
+    given = (router, cell.eviction if cell.eviction.endswith(".json") else None)
+    return [Path(name) for name in given if name and Path(name).is_file()]
 
 
 def _cell(

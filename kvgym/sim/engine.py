@@ -12,7 +12,7 @@ from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
 from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
-from kvgym.sim.policy import Policy
+from kvgym.sim.policy import Policy, write_constants
 from kvgym.sim.scrape import on_the_way
 from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
@@ -88,6 +88,7 @@ class Engine:
             self.cache.memory[0] = future
         else:
             self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
+            write_constants(self.cache, self.policy)
         self.cache.workers["speed"] = speeds
         if options["scrape_s"][0] > 0:
             self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]

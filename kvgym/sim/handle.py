@@ -10,7 +10,7 @@ from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options
 from kvgym.sim.growth import grow
 from kvgym.sim.integrity import RULES, first_broken
-from kvgym.sim.policy import Policy
+from kvgym.sim.policy import Policy, write_constants
 from kvgym.sim.state import new_cache
 
 
@@ -55,6 +55,7 @@ class CacheHandle:
             seed,
             memory=policy.memory,
         )
+        write_constants(self.cache, policy)
 
     def _reserve(self) -> None:
         leaves = int(self.cache.workers["leaves"].max())

@@ -172,6 +172,7 @@ OPTIONS = np.dtype(
         ("evict_full", np.int64),  # 1: ask for the whole demand (0.4.6); 0: the shortfall (0.5.23)
         ("ignore_eos", np.int64),  # 1: reserve max_new_tokens in full
         ("pause_evict", np.int64),  # 1: return at every eviction
+        ("constants", np.int64),  # leading numbers of a row of `memory` that a restarted worker keeps
         ("check", np.int64),  # 1: integrity check after every event
         ("retries", np.int64),  # most re-sends of a request that was lost with its worker
         ("retry_s", np.float64),  # from the loss until it is at the router again

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvgym.backends.sglang.plugin import PREFIX
+from kvgym.backends.sglang.plugin import FILE_VARIABLE, LEARNED, PREFIX, short_name
 from kvgym.backends.sglang.watchdog import stop_groups
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
@@ -195,6 +195,8 @@ def server_command(cluster: ClusterConfig, eviction: str, worker: int, port: int
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} | (
         CPU_ENVIRONMENT if device == "cpu" else {"CUDA_VISIBLE_DEVICES": device}
     )
+    if short_name(eviction) == LEARNED:
+        environment[FILE_VARIABLE] = os.path.abspath(eviction)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules halve the start
     command = [python, "-m", "sglang.launch_server", "--model-path", live.model, "--host", live.host]
     command += ["--port", str(port), "--page-size", str(cluster.page_size), "--enable-metrics"]
@@ -260,7 +262,7 @@ def check_server(url: str, eviction: str, key: str = "") -> Server:
     except (OSError, ValueError) as error:
         raise BackendError(f"cannot reach an SGLang server at {url}: {error}; is it running?") from error
     found = str(info.get("radix_cache_backend") or info.get("radix_eviction_policy"))
-    if found.removeprefix(PREFIX) != eviction:
+    if found.removeprefix(PREFIX) != short_name(eviction):
         raise BackendError(
             f"the server at {url} evicts by {found!r}, this run asks for {eviction!r}: start it with "
             f"{' '.join(policy_flags(eviction))}"
@@ -272,4 +274,4 @@ def policy_flags(eviction: str) -> Sequence[str]:
     """Return the flags that make a server evict by `eviction`."""
     if eviction in BUILT_IN:
         return ("--radix-eviction-policy", eviction)
-    return ("--radix-cache-backend", PREFIX + eviction)
+    return ("--radix-cache-backend", PREFIX + short_name(eviction))
