@@ -21,7 +21,8 @@ class Blend(RoutingController):
     miss keeps each prefix on few workers: a second of prefill is paid by everybody who waits behind it. `keep` holds
     on to what has not been answered, for the case that the drain is too optimistic.
 
-    Measured in the simulator by `kvgym compare blend` (GSP, 10 seeds, RLT; paired P50 / P95 / mean over those of the other):
+    Measured in the simulator by `kvgym compare blend` (GSP, 10 seeds, RLT; P50 / P95 / mean, paired, over those of the
+    other):
 
     - default, 12/s: 0.71 / 0.62 / 0.66 of lbgr_release, but 0.94 / 1.45 / 1.19 of lbgr;
     - workers of speeds 0.5, 1, 1, 1.5: 0.55 / 0.36 / 0.40 of lbgr_release, 0.97 / 1.65 / 1.34 of lbgr;
