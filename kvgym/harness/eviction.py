@@ -30,5 +30,6 @@ def _line(rates: list[tuple[float, CellSummary]]) -> str:
     bound, share = best.mean("hit_bound"), best.mean("possible_share")
     limit = "" if bound is None or share is None else f", {share:.0%} of the possible (bound {bound:.1%})"
     if high - low <= NEGLIGIBLE:
-        return f"eviction does not matter here: all {len(rates)} policies hit {low:.1%} to {high:.1%}{limit}"
+        every = f"all {len(rates)} hit {low:.1%} to {high:.1%}"
+        return f"the choice of the eviction policy does not matter here: {every}{limit}"
     return f"{best.labels[3]} hits most, {high:.1%}{limit}; {worst.labels[3]} least, {low:.1%}" if limit else ""

@@ -48,7 +48,7 @@ def test_bounds__stand_in_the_report_and_the_files(done: Any) -> None:
     text, page = text_tables(done.summary), (done.folder / "report.html").read_text()
     for shown in (text, (done.folder / "report.md").read_text(), page):
         assert "belady (oracle)" in shown and "of possible %" in shown and "hit gain, points" in shown
-        assert "round_robin: eviction does not matter here: all 2 policies hit" in shown
+        assert "round_robin: the choice of the eviction policy does not matter here: all 2 hit" in shown
         assert "round_robin: mru hits most, " in shown
     rows = list(csv.DictReader((done.folder / "summary.csv").read_text().splitlines()))
     assert all(float(row["hit_bound"]) >= float(row["hit_rate"]) for row in rows)
@@ -68,7 +68,7 @@ def test_bounds__not_asked_for(tmp_path: Path) -> None:
     assert "bound" not in (tmp_path / "out" / "report.md").read_text()
     assert eviction_lines(cells[:2]) == []
     (line,) = eviction_lines(cells[2:])
-    assert line.startswith("round_robin: eviction does not matter here: all 2 policies hit") and "possible" not in line
+    assert line.startswith("round_robin: the choice of the eviction policy does not matter here: all 2 hit") and "possible" not in line
 
 
 def test_eviction_lines__need_two_policies_beside_the_oracle(done: Any) -> None:
