@@ -220,7 +220,7 @@ def make_offer(candidates: int, offered: str) -> Offer:
     """
     k = _whole("candidates", candidates, MOST_CANDIDATES)
     offers = {"recent": Offer(k, 0), "random": Offer(0, k), "both": Offer(-(-k // 2), k // 2)}
-    if offered not in offers:
+    if not isinstance(offered, str) or offered not in offers:
         raise ConfigError(f"offered must be one of {', '.join(offers)}, got {offered!r}")
     return offers[offered]
 

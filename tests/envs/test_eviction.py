@@ -232,6 +232,7 @@ def test_render__shows_the_fleet():
         ({"candidates": True}, ConfigError, "candidates must be a whole number"),
         ({"candidates": 10**6}, ConfigError, "from 1 to 4096"),
         ({"offered": "all"}, ConfigError, "offered must be one of recent, random, both, got 'all'"),
+        ({"offered": ["recent"]}, ConfigError, "offered must be one of"),
         ({"tail_tokens": 0}, ConfigError, "tail_tokens must be a whole number from 1"),
         ({"tail_tokens": 2.5}, ConfigError, "tail_tokens must be a whole number"),
         ({"routing": "shortest_que"}, UnknownNameError, "did you mean 'shortest_queue'"),
