@@ -23,7 +23,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormali
 
 from controllers.learned.candidate_policy import CandidatePolicy, write_scorer
 from kvgym.config import apply_overrides, load_config, to_plain
-from kvgym.envs.base import make_offer
+from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare import compare

@@ -12,7 +12,8 @@ from gymnasium import spaces
 
 from kvgym.config import build
 from kvgym.encoding_eviction import encode_eviction, eviction_space
-from kvgym.envs.base import ChoiceEnv, Observation
+from kvgym.envs.choice import ChoiceEnv
+from kvgym.envs.episode import Observation
 from kvgym.envs.rewards.weighted import Term
 from kvgym.errors import ConfigError
 from kvgym.tables import table

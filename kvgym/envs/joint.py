@@ -10,7 +10,8 @@ from gymnasium import spaces
 
 from kvgym.encoding import encode, observation_space
 from kvgym.encoding_eviction import encode_eviction, eviction_space
-from kvgym.envs.base import ChoiceEnv, Observation
+from kvgym.envs.choice import ChoiceEnv
+from kvgym.envs.episode import Observation
 from kvgym.envs.rewards.weighted import Term
 from kvgym.types import Decision, EvictionDecision
 
