@@ -18,6 +18,10 @@ __version__ = "0.1.0"
 ENVS: dict[str, str] = {
     # One step routes one arriving request; every keyword has a default (see the class docstring).
     "kvgym/Routing-v0": "kvgym.envs.routing:RoutingEnv",
+    # One step evicts one leaf of a full cache; a named controller routes.
+    "kvgym/Eviction-v0": "kvgym.envs.eviction:EvictionEnv",
+    # One step is whichever of the two comes next.
+    "kvgym/Joint-v0": "kvgym.envs.joint:JointEnv",
 }
 """Environment id -> entry point; a string, so that nothing is compiled before `gymnasium.make`."""
 

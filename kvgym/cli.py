@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, trace, import and bench."""
+"""The command line: kvgym list, run, watch, compare, report, trace, import, theory and bench."""
 
 from __future__ import annotations
 
@@ -193,6 +193,17 @@ def serve_workers(
     from kvgym.harness.serve import serve
 
     _last_line(serve(cluster, eviction, logs, Console(stderr=True)))
+
+
+@app.command()
+def theory(
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for theory.json, theory.svg and theory.png.")] = None,
+) -> None:
+    """Measure competitive ratios of eviction policies against the offline optimum."""
+    from kvgym.harness.theory_report import main as run_theory
+
+    run_theory(json_output, out)
 
 
 @app.command()

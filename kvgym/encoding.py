@@ -11,6 +11,7 @@ nobody knows; ``miss`` is the whole prompt then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,8 +64,8 @@ WORKER_FEATURES = (
 
 def observation_space(workers: int) -> spaces.Dict:
     """Return the space of `encode`'s observations: ``request`` (4,) and ``workers`` (workers, 9), float32 in [0, 1]."""
-    low, high = _bounds(REQUEST_FEATURES)
-    row_low, row_high = _bounds(WORKER_FEATURES)
+    low, high = bounds(REQUEST_FEATURES)
+    row_low, row_high = bounds(WORKER_FEATURES)
     return spaces.Dict(
         {
             "request": spaces.Box(low, high, dtype=np.float32),
@@ -100,27 +101,32 @@ def encode(decision: Decision) -> dict[str, np.ndarray]:
     return {"request": request, "workers": rows}
 
 
-def feature_table() -> str:
-    """Return the features as a Markdown table: array, index, name, meaning, unit, bounds."""
+def feature_table(arrays: Mapping[str, Sequence[Feature]] | None = None) -> str:
+    """Return features as a Markdown table: array, index, name, meaning, unit, bounds.
+
+    Args:
+        arrays: name of an array -> its columns; none: those of `encode`.
+    """
     lines = ["| array | index | name | meaning | unit | min | max |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    for array, features in (("request", REQUEST_FEATURES), ("workers", WORKER_FEATURES)):
+    for array, features in (arrays or {"request": REQUEST_FEATURES, "workers": WORKER_FEATURES}).items():
         for i, f in enumerate(features):
             lines.append(f"| {array} | {i} | {f.name} | {f.meaning} | {f.unit} | {f.low:g} | {f.high:g} |")
     return "\n".join(lines)
 
 
-def _bounds(features: tuple[Feature, ...]) -> tuple[np.ndarray, np.ndarray]:
+def bounds(features: Sequence[Feature]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest value of each feature, float32."""
     return np.array([f.low for f in features], np.float32), np.array([f.high for f in features], np.float32)
 
 
 @njit()
-def _log(value: float, top: float) -> float:
+def log_scaled(value: float, top: float) -> float:
     """Return ln(1 + value) / ln(1 + top), at most 1."""
     return min(np.log1p(max(value, 0.0)) / np.log1p(top), 1.0)
 
 
 @njit()
-def _share(part: float, whole: float) -> float:
+def share_of(part: float, whole: float) -> float:
     """Return part / whole within 0..1 (0 if `whole` is 0)."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0
 
@@ -145,16 +151,16 @@ def write_features(
     for w in range(len(rows)):
         total += capacity[w]
         row = rows[w]
-        row[0] = _log(inflight[w], TOP_REQUESTS)
-        row[1] = _log(inflight_tokens[w], TOP_LOAD_TOKENS)
-        row[2] = _share(inflight_tokens[w], capacity[w])
-        row[3] = _log(running[w], TOP_REQUESTS)
-        row[4] = _log(queued[w], TOP_REQUESTS)
-        row[5] = _share(kv_used[w], capacity[w])
-        row[6] = _log(capacity[w], TOP_LOAD_TOKENS)
-        row[7] = _share(hit[w], prompt)
-        row[8] = _log(prompt - hit[w], TOP_TOKENS)
-    request[0] = _log(prompt, TOP_TOKENS)
-    request[1] = _share(prompt * len(rows), total)
-    request[2] = _log(max_new, TOP_TOKENS)
-    request[3] = _log(turn, TOP_TURNS)
+        row[0] = log_scaled(inflight[w], TOP_REQUESTS)
+        row[1] = log_scaled(inflight_tokens[w], TOP_LOAD_TOKENS)
+        row[2] = share_of(inflight_tokens[w], capacity[w])
+        row[3] = log_scaled(running[w], TOP_REQUESTS)
+        row[4] = log_scaled(queued[w], TOP_REQUESTS)
+        row[5] = share_of(kv_used[w], capacity[w])
+        row[6] = log_scaled(capacity[w], TOP_LOAD_TOKENS)
+        row[7] = share_of(hit[w], prompt)
+        row[8] = log_scaled(prompt - hit[w], TOP_TOKENS)
+    request[0] = log_scaled(prompt, TOP_TOKENS)
+    request[1] = share_of(prompt * len(rows), total)
+    request[2] = log_scaled(max_new, TOP_TOKENS)
+    request[3] = log_scaled(turn, TOP_TURNS)

@@ -44,6 +44,7 @@ _SOURCES = (
     "kvgym/jit_parts.py",
     "kvgym/types.py",
     "kvgym/encoding.py",
+    "kvgym/encoding_eviction.py",
     "kvgym/sim",
     "kvgym/workloads",
     "controllers",

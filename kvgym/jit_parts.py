@@ -80,7 +80,8 @@ def part(function: Callable[..., Any], settings: dict[str, Any], door: Callable[
         settings: of `numba.njit`.
         door: makes the ordinary compiled function, which answers calls from Python.
     """
-    dispatcher = numba.njit(pipeline_class=_PartCompiler, forceinline=True, **settings)(function)
+    settings = {**settings, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    dispatcher = numba.njit(pipeline_class=_PartCompiler, **settings)(function)
 
     def add_overload(result: Any) -> None:
         dispatcher.overloads[tuple(result.signature.args)] = result

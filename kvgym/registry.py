@@ -51,22 +51,26 @@ class Registry(Mapping[str, str]):
         group: entry-point group of outside packages.
         check: ``"module:function"`` that returns what an object of this kind has to be if its argument is none, else
             None; it sees what comes from outside only.
+        unlisted: more entries, which load but are not iterated over: they need what only few callers have.
     """
 
-    def __init__(self, kind: str, entries: Mapping[str, str], group: str, check: str) -> None:
+    def __init__(
+        self, kind: str, entries: Mapping[str, str], group: str, check: str, unlisted: Mapping[str, str] | None = None
+    ) -> None:
         self.kind = kind
         self.group = group
-        self._entries = dict(entries)
+        self._entries = {**entries, **(unlisted or {})}
+        self._listed = tuple(entries)
         self._check = check
 
     def __getitem__(self, name: str) -> str:
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._listed)
 
     def outside(self) -> dict[str, tuple[Outside, ...]]:
         """Return name -> what installed packages bring under it, sorted by name; more than one is a clash."""

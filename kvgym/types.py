@@ -83,6 +83,23 @@ RECORD = np.dtype(
 )
 """One row per finished (done, rejected or failed) request, in order of completion."""
 
+CANDIDATE = np.dtype(
+    [
+        ("age", np.int64),  # ticks since it was made; a tick is one match or insert in this worker's cache, or a split
+        ("idle", np.int64),  # ticks since its last access
+        ("tokens", np.int32),  # that it holds
+        ("depth", np.int32),  # tokens from the beginning of the prompt to its end
+        ("hits", np.int32),  # requests that have inserted it (SGLang's hit_count)
+        ("children", np.int32),  # leaves and branches that were ever made below it
+        ("fanout", np.int32),  # children of its parent now, itself included
+        ("priority", np.int32),  # largest priority of a request that has inserted it
+        ("marked", np.int32),  # 1: accessed in this phase (RLT's mark)
+        ("open", np.int32),  # 1: the session that used it first has turns that have not ended
+    ],
+    align=True,
+)
+"""One leaf that may be evicted."""
+
 
 @dataclass(frozen=True)
 class FleetSpec:
@@ -134,3 +151,25 @@ class Decision:
         None  # failures of each worker so far: a new one emptied its cache; None: none fail
     )
     network_s: np.ndarray | None = None  # seconds one way from this request's region to each worker; None: no delay
+
+
+@dataclass(frozen=True)
+class EvictionDecision:
+    """One eviction decision: a worker is short of KV space, and some of its evictable leaves are offered.
+
+    What one choice frees may be too little; then the next decision follows at the same time. A phase is RLT's: it ends,
+    and every mark with it, when a decision comes and no evictable leaf is without a mark.
+    """
+
+    time_s: float
+    worker: int
+    need_tokens: int  # still to be freed
+    free_tokens: int
+    evictable_tokens: int
+    capacity_tokens: int
+    leaves: int  # evictable leaves, offered or not
+    unmarked: int  # those without a mark
+    running: int  # requests in the worker's running batch
+    queued: int  # requests waiting in it
+    candidates: np.ndarray  # CANDIDATE rows, shape (offered,)
+    mask: np.ndarray = field(repr=False)  # bool, True for the first `offered` of all places

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOTTOM = {"kvgym", "kvgym.types", "kvgym.errors", "kvgym.registry", "kvgym.seeding", "kvgym.jit", "kvgym.config"}
 BOTTOM |= {"kvgym.cluster", "kvgym.schedule", "kvgym.slo", "kvgym.records", "kvgym.encoding", "kvgym.tables"}
 BOTTOM |= {"kvgym.contracts", "kvgym.jit_parts", "kvgym.live", "kvgym.signals", "kvgym.sources"}
+BOTTOM |= {"kvgym.encoding_eviction"}
 ALLOWED = {
     "bottom": {"bottom"},
     "workloads": {"bottom", "workloads"},
@@ -26,11 +27,13 @@ ALLOWED = {
     # Controllers see decisions and the engine's policy API, never who runs them. `workloads` is there for the forest.
     "controllers": {"bottom", "workloads", "sim", "controllers"},
 }
-OPTIONAL = {"PIL", "aiohttp", "matplotlib", "ray", "sglang", "stable_baselines3", "tensorboard", "tokenizers", "torch"}
+OPTIONAL = {"PIL", "aiohttp", "matplotlib", "pettingzoo", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
+OPTIONAL |= {"tensorboard", "tokenizers", "torch"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.radix"}
 """Imported by an SGLang server only, where sglang is at hand."""
-MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer"}
-"""Subclasses of torch's and SB3's classes; nobody else imports them at module level."""
+MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}
+MADE_OF_OPTIONAL |= {"controllers.learned.candidate_policy"}
+"""Subclasses of the classes of torch, SB3 and PettingZoo; nobody else imports them at module level."""
 FILES = sorted(path for package in ("kvgym", "controllers") for path in (ROOT / package).rglob("*.py"))
 
 

@@ -138,3 +138,11 @@ def test_load__errors_tell_where_in_the_plug_in(install):
         PluginError, match=r"NameError: name 'undefined_name' is not defined \(.*deep_of_test.py, line 2"
     ):
         table("eviction").load("deep")
+
+
+def test_registry__unlisted_names_load_but_are_not_iterated_over():
+    eviction = table("eviction")
+    assert "belady" not in list(eviction) and len(eviction) == len(list(eviction))
+    assert eviction.load("belady").oracle
+    with pytest.raises(UnknownNameError, match="did you mean 'belady'"):
+        eviction.load("belay")

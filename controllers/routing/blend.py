@@ -21,11 +21,12 @@ class Blend(RoutingController):
     miss keeps each prefix on few workers: a second of prefill is paid by everybody who waits behind it. `keep` holds
     on to what has not been answered, for the case that the drain is too optimistic.
 
-    Measured in the simulator by `kvgym compare blend` (GSP, 10 seeds, RLT; P50 / P95 / mean over those of the other):
+    Measured in the simulator by `kvgym compare blend` (GSP, 10 seeds, RLT; P50 / P95 / mean, paired, over those of the
+    other):
 
-    - default, 12/s: 0.73 / 0.59 / 0.66 of lbgr_release, but 0.96 / 1.38 / 1.17 of lbgr;
-    - workers of speeds 0.5, 1, 1, 1.5: 0.55 / 0.34 / 0.39 of lbgr_release, 0.96 / 1.65 / 1.34 of lbgr;
-    - 14/s: 0.32 / 0.73 / 0.47 and 0.91 / 1.27 / 1.06; 8/s: 0.99 / 1.28 / 1.15 and 1.08 / 1.52 / 1.30.
+    - default, 12/s: 0.71 / 0.62 / 0.66 of lbgr_release, but 0.94 / 1.45 / 1.19 of lbgr;
+    - workers of speeds 0.5, 1, 1, 1.5: 0.55 / 0.36 / 0.40 of lbgr_release, 0.97 / 1.65 / 1.34 of lbgr;
+    - 14/s: 0.35 / 0.74 / 0.48 and 0.91 / 1.23 / 1.04; 8/s: 1.00 / 1.27 / 1.15 and 1.09 / 1.48 / 1.29.
 
     So it has the most hits and the lowest P50 under load; lbgr, whose price on a miss grows with the queue, has the
     better tail everywhere and is better at light load, where a fixed price is too high. It is here as the simplest

@@ -56,9 +56,11 @@ class SimulatedBackend:
         eviction: name of an eviction policy, or ``module:attr``.
         seed: of the episode; streams: "engine" for the policy, "scrapes" and "events" for what gets lost.
         signals: what the routers see of the fleet (see `kvgym.types.Decision`), and how many routers there are.
+        oracle: whether an eviction policy that sees the future may run.
 
     Raises:
         UnknownNameError: no such policy or cost preset.
+        ConfigError: the policy sees the future, and that is not allowed or not possible here.
     """
 
     deterministic = True
@@ -71,6 +73,7 @@ class SimulatedBackend:
         eviction: str,
         seed: int,
         signals: SignalsConfig = DEFAULT_SIGNALS,
+        oracle: bool = False,
     ) -> None:
         workload = with_regions(workload, cluster.regions, seed)
         self.workload = workload
@@ -90,6 +93,7 @@ class SimulatedBackend:
             self._network_s if len(self._network_s) else None,
             self._router_of,
             stream_seed(seed, "scrapes"),
+            oracle,
         )
         self.exact = signals.observability == "exact"
         self._known = None if self.exact else CacheKnowledge(signals, workload.forest, cluster.capacities, seed)
@@ -245,7 +249,7 @@ class SimulatedBackend:
 
     def fork(self) -> SimulatedBackend:
         """Return an independent copy at the same point with the same random numbers."""
-        twin = object.__new__(SimulatedBackend)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.engine = self.engine.fork()
         twin._known = None if self._known is None else self._known.fork()

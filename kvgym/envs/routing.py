@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-import difflib
-import operator
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
-import numpy as np
 from gymnasium import spaces
 
-from kvgym.backends.base import Backend, Progress
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
 from kvgym.encoding import encode, observation_space
-from kvgym.envs.rewards.weighted import Term, WeightedReward
-from kvgym.errors import ConfigError, SimulationError
-from kvgym.signals import resolve_signals
+from kvgym.envs.episode import EpisodeEnv, Observation
+from kvgym.envs.rewards.weighted import Term
+from kvgym.errors import SimulationError
 from kvgym.tables import table
-from kvgym.types import RECORD, Decision, FleetSpec
-
-Observation = dict[str, Any]
-"""``request`` and ``workers``, float32 arrays."""
 
 
-class RoutingEnv(gymnasium.Env[Observation, np.int64]):
+class RoutingEnv(EpisodeEnv):
     """Route the requests of one workload over a fleet of LLM workers, each with its own prefix (KV) cache.
 
     ## Description
@@ -125,13 +113,6 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         completed: RECORD rows that ended since the last decision, in order of completion.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 10}  # noqa: RUF012 - declared so by gymnasium.Env
-    action_space: spaces.Discrete
-    observation_space: spaces.Dict
-    fleet: FleetSpec
-    episode_seed: int
-    _progress: Progress
-
     def __init__(
         self,
         workload: str | Mapping[str, Any] = "gsp_default",
@@ -143,21 +124,12 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         signals: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self.render_mode = _check_render_mode(render_mode, self.metadata["render_modes"])
-        self._source = resolve_workload(workload)
-        self._cluster = resolve_cluster(cluster)
-        self._reward = WeightedReward(reward)
+        super().__init__(workload, cluster, reward, observability, signals, render_mode)
         self._backend_class = table("backends").load(backend)
-        self._signals = resolve_signals(signals, observability)
         table("eviction").load(eviction)  # a wrong name is reported here, not at the first reset
         self._eviction = eviction
         self.action_space = spaces.Discrete(self._cluster.workers)
         self.observation_space = observation_space(self._cluster.workers)
-        self.decision: Decision | None = None
-        self.completed = np.zeros(0, RECORD)
-        self._invalid = 0
-        self._last: tuple[Decision | None, int] = (None, -1)
-        self._backend: Backend | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -173,9 +145,8 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
         self.close()
         self._backend = self._backend_class(workload, self._cluster, self._eviction, self.episode_seed, self._signals)
-        self.fleet = self._episode.spec
-        self._invalid = 0
-        self._last = (None, -1)
+        self.fleet = self.backend.spec
+        self._forget()
         observation = self._advance()
         if self.decision is None:
             raise SimulationError("no worker is up for any request of this episode; change the cluster's schedule")
@@ -189,11 +160,8 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         """
         if self.decision is None:
             raise SimulationError("no request waits for a worker; call reset() first")
-        before, worker, mask = self._progress, as_index(action), self.decision.mask
-        if not (0 <= worker < len(mask) and mask[worker]):
-            worker = int(np.argmax(mask))
-            self._invalid += 1
-        self._episode.apply(worker)
+        before, worker = self._progress, self._allowed(action)
+        self.backend.apply(worker)
         self._last = (self.decision, worker)
         observation = self._advance()
         reward, terms = self._reward(before, self._progress, self.completed)
@@ -201,109 +169,15 @@ class RoutingEnv(gymnasium.Env[Observation, np.int64]):
         info["rewards"] = terms
         return observation, reward, self.decision is None, False, info
 
-    def action_masks(self) -> np.ndarray:
-        """Return which workers may be chosen, bool (workers,); all of them where nothing waits to be routed."""
-        return np.ones(self.action_space.n, bool) if self.decision is None else self.decision.mask.copy()
-
-    def records(self) -> np.ndarray:
-        """Return the RECORD rows of all requests of this episode that have ended, in order of completion."""
-        return self._episode.records()
-
-    def render(self) -> Any:
-        """Return the picture that `render_mode` asks for; None (and a warning) if that is None.
-
-        Raises:
-            SimulationError: there is no episode yet.
-        """
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() without a render_mode draws nothing; give one to gymnasium.make")
-            return None
-        from kvgym.envs.viewer.frame import make_frame
-        from kvgym.envs.viewer.pixels import draw_pixels
-        from kvgym.envs.viewer.text import draw_text
-
-        frame = make_frame(self._episode, self.decision, *self._last)
-        return draw_text(frame).plain if self.render_mode == "ansi" else draw_pixels(frame)
-
     def close(self) -> None:
         """Give up the episode's connections, if its backend is live."""
         if self._backend is not None:
             self._backend.close()
 
-    def fork(self) -> RoutingEnv:
-        """Return an independent copy at the same decision: the same actions give it the same future.
-
-        The copy has the same random state too, so it also draws the same later episodes.
-        """
-        twin = copy.copy(self)
-        twin._backend = self._episode.fork()
-        for name in ("_np_random", "action_space", "observation_space"):
-            setattr(twin, name, copy.deepcopy(getattr(self, name)))
-        return twin
-
-    @property
-    def backend(self) -> Backend:
-        """The backend of this episode."""
-        return self._episode
-
-    @property
-    def _episode(self) -> Backend:
-        if self._backend is None:
-            raise SimulationError("there is no episode yet; call reset() first")
-        return self._backend
-
-    def _draw_seed(self, options: Mapping[str, Any]) -> int:
-        if not isinstance(options, Mapping):
-            raise ConfigError(f"reset takes the options as a map, got {options!r}")
-        if unknown := sorted(set(map(str, options)) - {"seed"}):
-            raise ConfigError(f"reset takes the option 'seed', got {unknown}")
-        if "seed" not in options:
-            return int(self.np_random.integers(2**31))
-        seed = options["seed"]
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigError(f"the option 'seed' must be a whole number >= 0, got {seed!r}")
-        return int(seed)
-
     def _advance(self) -> Observation:
         """Run to the next decision and take note of where the episode stands; return the observation."""
-        backend = self._episode
+        backend = self.backend
         self.decision = backend.run_to_decision()
         self.completed = backend.completions()
         self._progress = backend.progress()
-        if self.decision is not None:
-            return encode(self.decision)
-        return {name: np.zeros(space.shape, np.float32) for name, space in self.observation_space.items()}
-
-    def _info(self, dt_s: float) -> dict[str, Any]:
-        return {
-            "time_s": self._progress.time_s,
-            "dt_s": dt_s,
-            "completed": len(self.completed),
-            "invalid_actions": self._invalid,
-        }
-
-
-def _check_render_mode(mode: str | None, known: list[str]) -> str | None:
-    """Return `mode` if it can be drawn here.
-
-    Raises:
-        ConfigError: it is neither None nor `known`.
-        MissingDependencyError: images need pillow.
-    """
-    if mode is not None and mode not in known:
-        near = difflib.get_close_matches(str(mode), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"render_mode must be one of {', '.join(known)} or None, got {mode!r}{hint}")
-    if mode == "rgb_array":
-        from kvgym.envs.viewer.pixels import require_pillow
-
-        require_pillow()
-    return mode
-
-
-def as_index(action: Any) -> int:
-    """Return an action as an integer; -1, which is no worker, for what is none (text, fractions, arrays of several)."""
-    try:
-        return operator.index(action.item() if isinstance(action, np.ndarray) and action.size == 1 else action)
-    except TypeError:
-        return -1
+        return self._nothing() if self.decision is None else encode(self.decision)

@@ -14,7 +14,8 @@ from gymnasium.vector.utils import batch_space
 
 from kvgym.backends.batch import SimulatedBatch
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.envs.routing import Observation, RoutingEnv, as_index
+from kvgym.envs.episode import Observation, as_index
+from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.sim.state import FINISHED
 from kvgym.workloads.kept import KeptSource

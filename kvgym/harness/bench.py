@@ -88,13 +88,13 @@ def bench_trace() -> dict[str, Any] | None:
     }
 
 
-def bench_env(steps: int = 20_000) -> float:
-    """Return scalar steps/s of kvgym/Routing-v0 on the default GSP with a round-robin action."""
+def bench_env(name: str, steps: int = 20_000) -> float:
+    """Return scalar steps/s of an environment on the default GSP with a round-robin action below 4."""
     import gymnasium
 
     import kvgym  # noqa: F401  registers the environments
 
-    env = gymnasium.make("kvgym/Routing-v0", disable_env_checker=True).unwrapped
+    env = gymnasium.make(name, disable_env_checker=True).unwrapped
     env.reset(seed=0)
     for i in range(500):
         env.step(i % 4)
@@ -197,7 +197,9 @@ def measure() -> dict[str, Any]:
     return {
         "engine_requests_per_s": bench_engine(),
         "mooncake": bench_trace(),
-        "routing_v0_steps_per_s": round(bench_env()),
+        "routing_v0_steps_per_s": round(bench_env("kvgym/Routing-v0")),
+        "eviction_v0_steps_per_s": round(bench_env("kvgym/Eviction-v0")),
+        "joint_v0_steps_per_s": round(bench_env("kvgym/Joint-v0")),
         "vector_decisions_per_s": bench_vector(),
         "routing_decision_us": bench_routing(),
         "memory_gib": {

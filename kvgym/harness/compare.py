@@ -23,7 +23,7 @@ from kvgym.harness.manifest import make_manifest
 from kvgym.harness.page import write_page
 from kvgym.harness.report import write_markdown, write_tables
 from kvgym.harness.results import read_results
-from kvgym.harness.run import make_controller, run
+from kvgym.harness.run import check_oracle, make_controller, run
 from kvgym.harness.store import Store
 from kvgym.harness.summary import Summary
 
@@ -63,6 +63,7 @@ def compare(
         console.print(message, style="yellow", highlight=False, soft_wrap=True)
     for cell in cells:
         make_controller(cell)
+        check_oracle(cell, config.seed_list[0])
     manifest = make_manifest(config, cells, skipped)
     folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
     # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.

@@ -62,10 +62,17 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
         evictions = dict.fromkeys(pair.eviction for pair in grid.pairs)
         cells = [dataclasses.replace(ours, eviction=eviction) for eviction in evictions]
         for cell, router in ((base, None), *((cell, controller) for cell in cells)):
-            stored.append(StoredCell(cell.labels, {}, cell.published))
+            stored.append(_stored(cell, router))
             for seed in grid.seed_list:
                 runs.add(cell, seed, router)
     return summarize_grid(stored, grid.seed_list, baseline, runs, grid.warmup_s, grid.slo)
+
+
+def _stored(cell: Cell, router: Any) -> StoredCell:
+    """Return what a summary needs of `cell`; `router` None: it goes by the cell's name."""
+    rule = table("routing").load(cell.controller) if router is None else router
+    oracle = table("eviction").load(cell.eviction).oracle
+    return StoredCell(cell.labels, {}, cell.published, getattr(rule, "concentrates", ""), oracle)
 
 
 class _Runs:

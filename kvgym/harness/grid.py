@@ -85,6 +85,10 @@ class CompareConfig:
     )
     signals: SignalsConfig = option(DEFAULT_SIGNALS, "what the routers see, and how many there are")
     backend: str = option("simulated", "where requests are served: simulated, or sglang (real servers)")
+    bounds: bool = option(
+        False,
+        "show the most that any eviction policy could have hit, and let policies run that see the future (belady)",
+    )
     notes: str = option("", "text for the report")
 
     def __post_init__(self) -> None:
@@ -100,6 +104,8 @@ class CompareConfig:
             raise ConfigError(f"seeds must be distinct and not negative, got {list(self.seed_list)}")
         check_warmup(self.warmup_s)
         check_charge(self.charge_decision_time)
+        if self.bounds and self.warmup_s:
+            raise ConfigError("bounds count whole runs: they need warmup_s: 0")
         for pair in self.cells:
             if unknown := sorted(set(pair.published) - set(METRICS)):
                 raise ConfigError(f"unknown published metric {unknown[0]!r}; known: {', '.join(METRICS)}")
@@ -143,6 +149,7 @@ class Cell:
     charge_decision_time: Charge = 0.0
     signals: SignalsConfig = DEFAULT_SIGNALS
     backend: str = SIMULATED
+    bounds: bool = False
 
     @property
     def labels(self) -> tuple[str, str, str, str]:
@@ -161,6 +168,7 @@ class Cell:
             "charge_decision_time": self.charge_decision_time,
             "signals": to_plain(self.signals),
             "backend": self.backend,
+            "bounds": self.bounds,
         }
 
 
@@ -172,6 +180,7 @@ class StoredCell:
     plain: Mapping[str, Any]
     published: Mapping[str, float]
     concentrates: str = ""  # why its router may send nearly everything to one worker; empty: it should not
+    oracle: bool = False  # its eviction policy sees the future
 
     @property
     def workload(self) -> str:
@@ -197,7 +206,8 @@ def expand(config: CompareConfig) -> tuple[list[Cell], list[str]]:
     """
     for pair in config.pairs:
         table("routing").load(_entry(pair.routing, _RoutingEntry).use)
-        table("eviction").load(pair.eviction)
+        if table("eviction").load(pair.eviction).oracle and not config.bounds:
+            raise ConfigError(f"eviction policy {pair.eviction!r} sees the future; set bounds: true to allow that")
     cells: list[Cell] = []
     skipped: list[str] = []
     for item in config.workloads:
@@ -238,9 +248,10 @@ def data_files(source: WorkloadSource) -> list[Path]:
 
 
 def model_files(cell: Cell) -> list[Path]:
-    """Return the file of a learned router (`controllers.learned.model`): a changed model is another router."""
-    given = cell.controller if cell.controller.endswith(".zip") else cell.options.get("path")
-    return [Path(given)] if given and Path(given).is_file() else []
+    """Return the files of a learned router and a learned eviction policy: a changed model is another one."""
+    router = cell.controller if cell.controller.endswith(".zip") else cell.options.get("path")
+    given = (router, cell.eviction if cell.eviction.endswith(".json") else None)
+    return [Path(name) for name in given if name and Path(name).is_file()]
 
 
 def _cell(
@@ -254,6 +265,8 @@ def _cell(
 ) -> Cell:
     if backend != SIMULATED and config.charge_decision_time != 0.0:
         raise ConfigError(f"charge_decision_time must be 0 with backend {backend}: real decisions take real time")
+    if config.bounds and (backend != SIMULATED or fleet.schedule):
+        raise ConfigError(f"bounds need a simulated fleet in which nothing fails, {cluster} is not")
     if backend != SIMULATED and fleet.live is None:
         raise ConfigError(f"backend {backend} needs a cluster with a `live` part, {cluster} has none")
     routing = _entry(pair.routing, _RoutingEntry)
@@ -270,6 +283,7 @@ def _cell(
         charge_decision_time=config.charge_decision_time,
         signals=config.signals,
         backend=backend,
+        bounds=config.bounds,
     )
 
 

@@ -55,7 +55,9 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
 def _described(cell: Cell) -> dict[str, Any]:
     """Return what a report needs of `cell` where neither its plug-ins nor its data are at hand."""
     reason = getattr(table("routing").load(cell.controller), "concentrates", "")
-    return {"labels": list(cell.labels), "published": dict(cell.published), "concentrates": reason, "plain": cell.plain}
+    oracle = table("eviction").load(cell.eviction).oracle
+    told = {"published": dict(cell.published), "concentrates": reason, "oracle": oracle}
+    return {"labels": list(cell.labels), **told, "plain": cell.plain}
 
 
 def _source_hash(cells: list[Cell]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from kvgym.config import to_plain
 from kvgym.harness.beside import TITLE, beside_rows
 from kvgym.harness.classes import CLASS_METRICS
+from kvgym.harness.eviction import eviction_lines
 from kvgym.harness.grid import CompareConfig
 from kvgym.harness.results import Results
 from kvgym.harness.stats import METRICS, RATIO_METRICS
@@ -27,6 +28,8 @@ COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("good req/s", "goodput_rps", 1.0, ".2f"),
     ("fairness", "fairness", 1.0, ".3f"),
     ("hit %", "hit_rate", 100.0, ".2f"),
+    ("bound %", "hit_bound", 100.0, ".2f"),
+    ("of possible %", "possible_share", 100.0, ".1f"),
     ("makespan s", "makespan_s", 1.0, ".1f"),
     ("load s", "makespan_load_s", 1.0, ".1f"),
     ("req/s", "throughput_rps", 1.0, ".2f"),
@@ -137,7 +140,13 @@ def _summary_plain(results: Results) -> dict[str, Any]:
             {"kind": kind, "class": number, **{metric: triple[0] for metric, triple in metrics.items()}}
             for (kind, number), metrics in cell.classes.items()
         ]
-        facts = {"per_seed": seeds, "ratios": ratios, "classes": classes, "published": dict(cell.published)}
+        facts: dict[str, Any] = {
+            "per_seed": seeds,
+            "ratios": ratios,
+            "classes": classes,
+            "published": dict(cell.published),
+        }
+        facts |= {"hit_gain": dict(zip(("gain", "lo", "hi"), cell.hit_gain, strict=True)), "oracle": cell.oracle}
         cells.append({**cell.brief, **facts, "flags": cell.flags})
     baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
     head = {"name": config.name, "deterministic": config.deterministic, "baseline": baseline}
@@ -167,8 +176,8 @@ def markdown(results: Results) -> str:
         lines += [f"## {workload} on {cluster}", ""]
         lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
         lines += [*_markdown_table(*table_rows(cells)), ""]
-        if lacking := unanswered(cells):
-            lines += [*lacking, ""]
+        if told := [*unanswered(cells), *eviction_lines(cells)]:
+            lines += [*told, ""]
         for kind, header, rows in class_rows(cells):
             lines += [f"### Per {kind}", "", *_markdown_table(header, rows), ""]
     if published := published_rows(summary.cells):
@@ -202,6 +211,11 @@ def conditions(config: CompareConfig) -> list[str]:
         lines.append(f"Goodput: requests with {', '.join(limits)}.")
     if config.live:
         lines.append("**Not deterministic**: rows of real servers are measured in wall time.")
+    if config.bounds:
+        lines.append(
+            "Bound: the hit rate that no eviction policy could have exceeded in that run. Hit gain: hit rate minus the "
+            "baseline's, mean over paired seeds with its 95 % interval. (oracle): sees the future."
+        )
     if config.charge_decision_time == "measured":
         lines.append("**Not deterministic**: measured decision times are charged to the simulated clock.")
     elif config.charge_decision_time:
@@ -228,6 +242,7 @@ def text_tables(summary: Summary) -> str:
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
         cells = list(group)
         lines += ["", f"{workload} on {cluster}", *_aligned(*table_rows(cells, short=True)), *unanswered(cells)]
+        lines += eviction_lines(cells)
     if beside := beside_rows(summary.cells):
         lines += ["", TITLE, *_aligned(*beside)]
     seeds = len(summary.cells[0].seeds)
@@ -257,6 +272,8 @@ def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[
     columns = [column for column in COLUMNS if not (short and column[1] in _LONG_ONLY)]
     columns = [column for column in columns if any(cell.mean(column[1]) is not None for cell in cells)]
     header = ["routing", "eviction", *(name for name, *_ in columns), "done/rejected/failed", "P50 ratio"]
+    bounded = any(cell.mean("hit_bound") is not None for cell in cells)
+    header += ["hit gain, points"] * bounded
     rows = []
     for cell in cells:
         values = []
@@ -265,7 +282,9 @@ def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[
             ranged = not short or metric in _RANGED
             values.append(_spread((mean, low, high) if ranged else (mean, mean, mean), factor, style))
         counts = "/".join(_number(cell.mean(name), 1.0, ".0f") for name in ("completed", "rejected", "failed"))
-        rows.append([*cell.labels[2:], *values, counts, _interval(cell.ratios["p50_latency_s"])])
+        name = cell.labels[3] + " (oracle)" * cell.oracle
+        gain = [_interval(cell.hit_gain, 100.0, "+.2f", " to ")] * bounded
+        rows.append([cell.labels[2], name, *values, counts, _interval(cell.ratios["p50_latency_s"]), *gain])
     return header, rows
 
 
@@ -275,10 +294,10 @@ def _spread(triple: Triple, factor: float, style: str) -> str:
     return text if low == high else f"{text} [{_number(low, factor, style)}-{_number(high, factor, style)}]"
 
 
-def _interval(triple: Triple) -> str:
-    ratio, low, high = triple
-    text = _number(ratio, 1.0, ".3f")
-    return text if low is None else f"{text} ({_number(low, 1.0, '.3f')}-{_number(high, 1.0, '.3f')})"
+def _interval(triple: Triple, factor: float = 1.0, style: str = ".3f", dash: str = "-") -> str:
+    value, low, high = triple
+    text = _number(value, factor, style)
+    return text if low is None else f"{text} ({_number(low, factor, style)}{dash}{_number(high, factor, style)})"
 
 
 def _number(value: float | None, factor: float, style: str) -> str:

@@ -95,4 +95,6 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], CompareConfig, list[St
 def _cell(entry: dict[str, Any]) -> StoredCell:
     workload, cluster, routing, eviction = map(str, entry["labels"])
     labels = (workload, cluster, routing, eviction)
-    return StoredCell(labels, dict(entry["plain"]), dict(entry["published"]), str(entry["concentrates"]))
+    return StoredCell(
+        labels, dict(entry["plain"]), dict(entry["published"]), str(entry["concentrates"]), bool(entry["oracle"])
+    )

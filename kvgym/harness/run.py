@@ -30,7 +30,7 @@ class RunResult:
     Attributes:
         records: RECORD rows in order of completion, shape (requests,).
         samples: load of the workers over the run.
-        totals: the backend's `stats()`.
+        totals: the backend's `stats()`, with ``hit_bound_tokens`` if the cell asks for bounds.
         notes: the workload's facts (source, what was dropped).
         decisions: number of routing decisions.
         wall_s: wall time of the episode without the generation of the workload.
@@ -75,7 +75,7 @@ def run(
     make = (lambda: make_controller(cell)) if controller is None else (lambda: controller)
     controller = make_routers(make, cell.signals.routers)
     if cell.backend == SIMULATED:
-        simulated = SimulatedBackend(workload, cell.fleet, cell.eviction, seed, cell.signals)
+        simulated = SimulatedBackend(workload, cell.fleet, cell.eviction, seed, cell.signals, oracle=cell.bounds)
         return _play(cell, seed, workload, controller, simulated, watcher)
     from kvgym.harness.live import open_live
 
@@ -110,7 +110,12 @@ def _play(
     samples = sampler.finish(backend.progress().time_s, backend.load())
     records = backend.records()
     records["predicted_s"] = predicted_s[records["request"]]
-    return RunResult(records, samples, backend.stats(), workload.notes, decisions, wall_s, decision_s)
+    totals = backend.stats()
+    if cell.bounds:
+        from kvgym.harness.bounds import hit_bound
+
+        totals["hit_bound_tokens"] = hit_bound(workload, records, cell.fleet.capacities)
+    return RunResult(records, samples, totals, workload.notes, decisions, wall_s, decision_s)
 
 
 def make_controller(cell: Cell) -> Any:
@@ -134,6 +139,16 @@ def make_controller(cell: Cell) -> Any:
     if hasattr(controller, "check_workers"):  # a model may be made for one size of fleet
         controller.check_workers(cell.fleet.workers)
     return controller
+
+
+def check_oracle(cell: Cell, seed: int) -> None:
+    """Raise a `ConfigError` if the cell's eviction policy sees the future and that of its workload is not known."""
+    if table("eviction").load(cell.eviction).oracle:
+        from kvgym.sim.future import future_uses
+
+        workload, fleet = _generate(_Key(cell.source), seed, cell.fleet.page_size), cell.fleet
+        delays = np.array(fleet.network_delays_s) if fleet.network_delays_s else None
+        future_uses(workload, np.array(fleet.capacities), None, delays, allowed=cell.bounds)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ METRICS: dict[str, str] = {
     "p99_tpot_s": "99th percentile of the time per output token",
     "mean_tpot_s": "mean over requests of the time per output token",
     "hit_rate": "prompt tokens found in the cache / prompt tokens, over completed requests",
+    "hit_bound": "hit rate that no eviction policy could have exceeded (kvgym.harness.bounds); none unless asked for",
+    "possible_share": "hit tokens / those of that bound",
     "makespan_s": "time of the last completion",
     "makespan_load_s": "largest accumulated busy time of a worker",
     "throughput_rps": "completed requests per second of makespan",
@@ -82,7 +84,7 @@ def summarize(
     Args:
         records: RECORD rows of all finished requests, any order.
         totals: the backend's `stats()`: per-worker lists ``busy_s`` and ``evicted_tokens``, ``makespan_s`` and
-            ``makespan_load_s``.
+            ``makespan_load_s``; ``hit_bound_tokens`` where bounds were asked for.
         warmup_s: requests that arrive earlier than this after the first arrival are left out of all that is measured
             per request (see `METRICS`).
         slo: what goodput is measured against.
@@ -99,6 +101,9 @@ def summarize(
     several = window[window["output_tokens"] >= 2]
     result |= _distribution("tpot_s", (several["finish_s"] - several["first_token_s"]) / (several["output_tokens"] - 1))
     result["hit_rate"] = _ratio(float(window["hit_tokens"].sum()), float(window["prompt_tokens"].sum()))
+    hit_tokens, bound = float(done["hit_tokens"].sum()), totals.get("hit_bound_tokens")
+    result["hit_bound"] = None if bound is None else _ratio(float(bound), float(done["prompt_tokens"].sum()))
+    result["possible_share"] = None if bound is None else _ratio(hit_tokens, float(bound))
     busy_s = np.asarray(totals["busy_s"], np.float64)
     result["makespan_s"] = float(totals["makespan_s"])
     result["makespan_load_s"] = float(totals["makespan_load_s"])
@@ -111,7 +116,7 @@ def summarize(
     result["load_imbalance"] = _ratio(float(busy_s.max()), float(busy_s.mean()))
     sent = np.bincount(records["worker"][records["worker"] >= 0], minlength=1)
     result["busiest_share"] = _ratio(float(sent.max()), float(sent.sum()))
-    result["hit_tokens"] = float(done["hit_tokens"].sum())
+    result["hit_tokens"] = hit_tokens
     result["evicted_tokens"] = float(np.sum(totals["evicted_tokens"]))
     result["retractions"] = float(records["retractions"].sum())
     result["retries"] = float(np.maximum(records["attempts"] - 1, 0).sum())
@@ -190,13 +195,31 @@ def paired_ratio(
     centre = math.fsum(logs) / len(logs)
     if len(logs) == 1:
         return math.exp(centre), None, None
-    low, high = _bootstrap(logs) if len(logs) >= _BOOTSTRAP_SEEDS else _t_interval(logs, centre)
+    low, high = _interval(logs, centre)
     return math.exp(centre), math.exp(low), math.exp(high)
 
 
-def _t_interval(logs: list[float], centre: float) -> tuple[float, float]:
-    freedom = len(logs) - 1
-    error = math.sqrt(math.fsum((x - centre) ** 2 for x in logs) / freedom / len(logs))
+def paired_difference(
+    values: Sequence[float | None], baseline: Sequence[float | None]
+) -> tuple[float | None, float | None, float | None]:
+    """Return the mean of ``values - baseline`` over paired seeds and its 95 % interval (as of `paired_ratio`)."""
+    gaps = [
+        value - base for value, base in zip(values, baseline, strict=True) if value is not None and base is not None
+    ]
+    if not gaps or len(gaps) < len(values):
+        return None, None, None
+    centre = math.fsum(gaps) / len(gaps)
+    return (centre, *_interval(gaps, centre)) if len(gaps) > 1 else (centre, None, None)
+
+
+def _interval(values: list[float], centre: float) -> tuple[float, float]:
+    return _bootstrap(values) if len(values) >= _BOOTSTRAP_SEEDS else t_interval(values, centre)
+
+
+def t_interval(values: Sequence[float], centre: float) -> tuple[float, float]:
+    """Return the 95 % t-interval around `centre`, the mean of 2 to 9 values."""
+    freedom = len(values) - 1
+    error = math.sqrt(math.fsum((x - centre) ** 2 for x in values) / freedom / len(values))
     half = _T_975[freedom - 1] * error
     return centre - half, centre + half
 

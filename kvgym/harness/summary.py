@@ -13,7 +13,7 @@ from kvgym.errors import ResultsError
 from kvgym.harness.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
 from kvgym.harness.flags import Concentration, concentration, concentration_flags, saturation_flags
 from kvgym.harness.grid import SIMULATED, StoredCell
-from kvgym.harness.stats import METRICS, RATIO_METRICS, measured, paired_ratio, spread, summarize
+from kvgym.harness.stats import METRICS, RATIO_METRICS, measured, paired_difference, paired_ratio, spread, summarize
 from kvgym.slo import SLO
 
 Triple = tuple[float | None, float | None, float | None]
@@ -29,11 +29,13 @@ class CellSummary:
         per_seed: metrics of each seed (`stats.METRICS`).
         metrics: metric -> (mean, minimum, maximum) over seeds.
         ratios: metric -> (paired ratio to the baseline, lower, upper end of its 95 % interval).
+        hit_gain: (hit rate - the baseline's, lower, upper end of its 95 % interval), paired.
         published: metric -> published value.
         timing: wall-clock facts of each seed; never part of the simulated results.
         notes: facts about the workload of the first seed.
         classes: priority class or tenant -> metric of `CLASS_METRICS` -> (mean, minimum, maximum) over seeds.
         flags: what about this cell needs a second look.
+        oracle: its eviction policy sees the future.
         backend: where the requests were served.
         fleet: the fleet's configuration as JSON: alike for a simulated fleet and the real one that it stands for.
     """
@@ -43,11 +45,13 @@ class CellSummary:
     per_seed: list[dict[str, float | None]]
     metrics: dict[str, Triple]
     ratios: dict[str, Triple]
+    hit_gain: Triple
     published: Mapping[str, float]
     timing: list[dict[str, float]]
     notes: dict[str, Any]
     classes: dict[Class, dict[str, Triple]]
     flags: list[str]
+    oracle: bool
     backend: str
     fleet: str
 
@@ -129,11 +133,13 @@ def _summarize_cell(cell: StoredCell, own: dict[int, _Run], base: dict[int, _Run
         per_seed=rows,
         metrics={metric: spread([row[metric] for row in rows]) for metric in METRICS},
         ratios={m: paired_ratio([a[m] for a, _ in paired], [b[m] for _, b in paired]) for m in RATIO_METRICS},
+        hit_gain=paired_difference([a["hit_rate"] for a, _ in paired], [b["hit_rate"] for _, b in paired]),
         published=cell.published,
         timing=[run.facts["timing"] for run in runs],
         notes=runs[0].facts["notes"],
         classes=_class_spreads([run.classes for run in runs]),
         flags=[*flags, *saturation_flags({seed: run.metrics["saturated"] for seed, run in own.items()})],
+        oracle=cell.oracle,
         backend=cell.plain.get("backend", SIMULATED),
         fleet=json.dumps(cell.plain.get("cluster"), sort_keys=True),
     )

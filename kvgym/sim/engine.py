@@ -12,7 +12,7 @@ from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
 from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
-from kvgym.sim.policy import Policy
+from kvgym.sim.policy import Policy, write_constants
 from kvgym.sim.scrape import on_the_way
 from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
@@ -47,6 +47,10 @@ class Engine:
         network_s: seconds one way, shape (regions, workers); none: no delay.
         router_of: which router sends each request, 0, 1, ..., shape (requests,); None: there is one.
         scrape_seed: of the stream that loses scrapes.
+        oracle: whether a policy that sees the future may be used.
+
+    Raises:
+        ConfigError: no such policy, or one that sees the future where that is not allowed or not possible.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Engine:
         network_s: np.ndarray | None = None,
         router_of: np.ndarray | None = None,
         scrape_seed: int = 0,
+        oracle: bool = False,
     ) -> None:
         self._entry = load_entry()
         self.workload = workload
@@ -75,7 +80,15 @@ class Engine:
             )
         pool = np.asarray(capacities, np.int64) // workload.page_size * workload.page_size
         nodes = as_records(np.ascontiguousarray(workload.forest.nodes))
-        self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
+        if self.policy.oracle:
+            from kvgym.sim.future import future_uses
+
+            future = future_uses(workload, pool, changes, network_s, oracle)
+            self.cache = new_cache(nodes, pool, options, seed, memory=len(future))
+            self.cache.memory[0] = future
+        else:
+            self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
+            write_constants(self.cache, self.policy)
         self.cache.workers["speed"] = speeds
         if options["scrape_s"][0] > 0:
             self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]

@@ -77,7 +77,7 @@ def clear(c: Cache, w: int) -> None:
     worker.run_head = worker.run_tail = worker.chunked = worker.first_finish = -1
     worker.epoch += 1
     worker.ratio = RATIO_INIT
-    c.memory[w, :] = 0.0
+    c.memory[w, c.options[0].constants :] = 0.0
 
 
 @njit()

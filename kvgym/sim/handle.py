@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.errors import SimulationError
+from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit import as_records
 from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options
 from kvgym.sim.growth import grow
 from kvgym.sim.integrity import RULES, first_broken
-from kvgym.sim.policy import Policy
+from kvgym.sim.policy import Policy, write_constants
 from kvgym.sim.state import new_cache
 
 
@@ -40,6 +40,9 @@ class CacheHandle:
     ) -> None:
         from kvgym.sim import entry_cache
 
+        if policy.oracle:
+            raise ConfigError("a cache under manual control has no known future: no oracle policy can run on it")
+
         self._entry = entry_cache
         self.policy = policy
         self._bound = bind(policy)
@@ -52,6 +55,7 @@ class CacheHandle:
             seed,
             memory=policy.memory,
         )
+        write_constants(self.cache, policy)
 
     def _reserve(self) -> None:
         leaves = int(self.cache.workers["leaves"].max())

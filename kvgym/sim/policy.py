@@ -41,7 +41,9 @@ class Hooks(NamedTuple):
 class Policy:
     """An eviction policy: its hooks, made with `enter_hook`, `leave_hook`, `touch_hook` and `evict_hook`.
 
-    `memory` is how many numbers (float64, zero at first) it keeps per worker in ``c.memory[w]``.
+    `memory` is how many numbers (float64, zero at first) it keeps per worker in ``c.memory[w]``. The first of them are
+    the `constants`, if it has any: each row begins with them and a restarted worker keeps them. With `oracle` that row
+    holds the future instead (`kvgym.sim.future`), and the policy runs only where an oracle is allowed.
     """
 
     enter: Any
@@ -49,6 +51,15 @@ class Policy:
     touch: Any
     evict: Any
     memory: int = 0
+    constants: tuple[float, ...] = ()
+    oracle: bool = False
+
+
+def write_constants(cache: Cache, policy: Policy) -> None:
+    """Write the constants of `policy` to the memory of every worker."""
+    count = len(policy.constants)
+    cache.memory[:, :count] = policy.constants
+    cache.options["constants"] = count
 
 
 def not_a_policy(value: Any) -> str | None:

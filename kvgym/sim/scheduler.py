@@ -113,6 +113,7 @@ def try_admit(c: Cache, x: Sim, hooks: Any, w: int, budget: int, reserved: float
         live.hit = prefix
         worker.hit += prefix
         worker.prompted += i64(live.goal)
+        worker.admitted += 1
         live.admitted_s = c.clock[0].now_s
     reserved += page_ceil(extend, page) + page
     if not cut:

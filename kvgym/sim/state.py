@@ -69,6 +69,7 @@ WORKER = np.dtype(
         ("evicted", np.int64),  # tokens evicted so far
         ("hit", np.int64),  # prompt tokens found in the cache at first admission
         ("prompted", np.int64),  # prompt tokens of first admissions
+        ("admitted", np.int64),  # first admissions
         ("steps", np.int64),  # engine steps made
         ("first_finish", np.int64),  # `decoded` at which the first running request finishes; -1: not known
         ("need", np.int64),  # tokens that the eviction in progress still has to free
@@ -171,6 +172,7 @@ OPTIONS = np.dtype(
         ("evict_full", np.int64),  # 1: ask for the whole demand (0.4.6); 0: the shortfall (0.5.23)
         ("ignore_eos", np.int64),  # 1: reserve max_new_tokens in full
         ("pause_evict", np.int64),  # 1: return at every eviction
+        ("constants", np.int64),  # leading numbers of a row of `memory` that a restarted worker keeps
         ("check", np.int64),  # 1: integrity check after every event
         ("retries", np.int64),  # most re-sends of a request that was lost with its worker
         ("retry_s", np.float64),  # from the loss until it is at the router again

@@ -20,16 +20,21 @@ from gymnasium.utils.env_checker import check_env
 
 from kvgym import ENVS
 from kvgym.config import load_config, preset_names
+from kvgym.types import Decision
 
 TINY = {
     "workload": {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0},
     "cluster": {"workers": 3, "capacity_tokens": 600},
     "reward": {"latency": 1.0, "ttft": 0.1},
-    "eviction": "rlt",
 }
 """Thirty requests on caches that are too small for them."""
-ADVICE = ".*workers has an unconventional shape"
-"""SB3's advice to flatten: rows are kept apart for policies that treat workers as a set; MultiInputPolicy flattens."""
+OWN = {
+    "kvgym/Routing-v0": {"eviction": "rlt"},
+    "kvgym/Eviction-v0": {"routing": "cache_aware", "candidates": 5, "tail_tokens": 20},
+    "kvgym/Joint-v0": {"candidates": 4},
+}
+ADVICE = ".*(workers|candidates) has an unconventional shape"
+"""SB3's advice to flatten: rows are kept apart for policies that treat them as a set; MultiInputPolicy flattens."""
 
 everywhere = pytest.mark.parametrize("name", ENVS)
 
@@ -37,7 +42,7 @@ everywhere = pytest.mark.parametrize("name", ENVS)
 @pytest.fixture
 def make():
     def make(name: str, **changes: object) -> gymnasium.Env:
-        return gymnasium.make(name, **{**TINY, **changes})
+        return gymnasium.make(name, **{**TINY, **OWN[name], **changes})
 
     return make
 
@@ -142,6 +147,8 @@ def test_values__are_plain(name, make):
         _, reward, terminated, truncated, info = env.step(i % 3)
         assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
         infos.append(info)
+        if terminated:
+            infos.append(env.reset()[1])
     values = [value for info in infos for value in (*info.values(), *info.get("rewards", {}).values())]
     assert {type(value) for value in values} <= {int, float, dict}
     assert np.isfinite([value for value in values if not isinstance(value, dict)]).all()
@@ -190,7 +197,7 @@ def test_jit_off__gives_the_same_episode():
     runs = []
     for off in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", EPISODE, json.dumps(TINY)],
+            [sys.executable, "-W", "error", "-c", EPISODE, json.dumps(TINY | OWN["kvgym/Routing-v0"])],
             env={**os.environ, "NUMBA_DISABLE_JIT": off},
             cwd=Path(__file__).resolve().parents[2],
             capture_output=True,
@@ -202,15 +209,18 @@ def test_jit_off__gives_the_same_episode():
     assert runs[0] == runs[1] != ""
 
 
-@everywhere
+@pytest.mark.parametrize("name", ["kvgym/Routing-v0", "kvgym/Joint-v0"])
 def test_signals__reach_the_decisions_and_survive_json(name, make):
     signals = {"routers": 3, "metrics": False, "observability": "events", "event_delay_s": 0.25}
     env = gymnasium.make(EnvSpec.from_json(make(name, signals=signals).spec.to_json()))
     observation, _ = env.reset(seed=0)
     routers, done = set(), False
     while not done:
-        decision = env.unwrapped.decision
-        assert env.observation_space.contains(observation) and decision.queued is None
-        routers.add(decision.router)
-        observation, _, done, _, _ = env.step(decision.request % env.action_space.n)
+        decision, action = env.unwrapped.decision, 0
+        assert env.observation_space.contains(observation)
+        if isinstance(decision, Decision):
+            assert decision.queued is None
+            routers.add(decision.router)
+            action = decision.request % len(decision.mask)
+        observation, _, done, _, _ = env.step(action)
     assert routers == {0, 1, 2}

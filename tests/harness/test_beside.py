@@ -23,6 +23,7 @@ def cell(backend: str, routing: str, hit_rate: float | None, fleet: str = "{}") 
         notes={},
         classes={},
         flags=[],
+        oracle=False,
         backend=backend,
         fleet=fleet,
     )

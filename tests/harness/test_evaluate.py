@@ -92,3 +92,26 @@ def test_evaluate__its_docstring_is_true():
 
     failed, tried = doctest.testmod(module)
     assert (failed, tried > 4) == (0, True)
+
+
+def test_evaluate__a_fleet_that_idles_beside_one_shared_prefix_is_flagged_with_the_rule_that_allows_it():
+    """Prompts share 95 %; at one a second nothing waits, and a second copy of that is not worth its time."""
+    source = {
+        "source": "gsp",
+        "groups": 1,
+        "prompts_per_group": 60,
+        "lens": [8192],
+        "prefix_ratio": 0.95,
+        "rate_rps": 1.0,
+    }
+    grid = {
+        **GRID,
+        "workloads": [{"use": source, "name": "one"}],
+        "clusters": ["l40x4"],
+        "eviction": ["lru"],
+        "seeds": 1,
+    }
+    summary = evaluate("lbgr", grid)
+    (flag,) = next(cell.flags for cell in summary.cells if cell.labels[2] == "lbgr")
+    assert "went to one worker" in flag
+    assert "its rule allows that: a second copy of a prefix" in flag

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from kvgym.harness.stats import METRICS, paired_ratio, spread, summarize
+from kvgym.harness.stats import METRICS, paired_difference, paired_ratio, spread, summarize
 from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, RECORD, REJECTED
 
@@ -103,6 +103,23 @@ def test_prediction__median_error_and_bias_of_single_attempts_after_the_warmup()
     assert summarize(out, TOTALS)["prediction_error"] is None
 
 
+def test_summarize__share_of_the_possible():
+    rows = [(DONE, 0, 100, 30, 0.0, 1.0, 2.0), (DONE, 0, 100, 0, 1.0, 1.5, 5.0)]
+    result = summarize(records(rows), {**TOTALS, "hit_bound_tokens": 120})
+    assert (result["hit_rate"], result["hit_bound"], result["possible_share"]) == (0.15, 0.6, 0.25)
+    assert summarize(records(rows), {**TOTALS, "hit_bound_tokens": 0})["possible_share"] is None
+
+
+def test_paired_difference__by_hand():
+    assert paired_difference([0.5, None], [0.2, 0.1]) == (None, None, None)
+    assert paired_difference([0.75], [0.5]) == (0.25, None, None)
+    mean, low, high = paired_difference([3.0, 5.0, 4.0], [1.0, 1.0, 1.0])
+    half = 4.3027 * 1.0 / math.sqrt(3)
+    assert (mean, low, high) == (3.0, pytest.approx(3 - half), pytest.approx(3 + half))
+    many = paired_difference([1.0, 2.0] * 6, [0.0] * 12)
+    assert many[0] == 1.5 and 1.0 < many[1] < 1.5 < many[2] < 2.0
+
+
 def test_warmup__holds_for_everything_that_is_measured_per_request():
     """The first ten seconds are of another kind; only totals see them."""
     rng = np.random.default_rng(0)
@@ -113,8 +130,9 @@ def test_warmup__holds_for_everything_that_is_measured_per_request():
     out["tenant"], out["admitted_s"] = np.arange(1000) % 2, out["arrival_s"] + 0.5
     out["predicted_s"] = np.where(out["arrival_s"] < 10, 1.0, 3.0)
     slo = SLO(ttft_s=5.0)
-    late, warm = summarize(out[200:], TOTALS, 0.0, slo), summarize(out, TOTALS, float(out["arrival_s"][200]), slo)
-    whole = {"completed", "throughput_rps", "hit_tokens", "busiest_share"}
+    totals = {**TOTALS, "hit_bound_tokens": 50_000}
+    late, warm = summarize(out[200:], totals, 0.0, slo), summarize(out, totals, float(out["arrival_s"][200]), slo)
+    whole = {"completed", "throughput_rps", "hit_tokens", "hit_bound", "possible_share", "busiest_share"}
     differ = {name for name in METRICS if warm[name] != pytest.approx(late[name], rel=0.1)}
     # what the warm-up left in the system is backlog all the same, and shrinks
     assert differ == whole | {"backlog_growth"}

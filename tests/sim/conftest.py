@@ -36,6 +36,7 @@ def make_engine(
     schedule: Sequence[tuple[float, int, Any]] = (),
     detect_s: float = 0.0,
     network_s: list[list[float]] | None = None,
+    oracle: bool = False,
     **options: float,
 ) -> Engine:
     """Return an engine on a workload, or on `Fixed` rows; `options` are fields of OPTIONS."""
@@ -57,6 +58,7 @@ def make_engine(
         seed,
         fleet_changes(events, detect_s),
         None if network_s is None else np.array(network_s),
+        oracle=oracle,
     )
 
 

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.harness import theory
+from kvgym.harness.bounds import hit_bound
+from kvgym.harness.theory import optimal_loads
+from kvgym.harness.theory_instances import batches, star
 from kvgym.sim.handle import CacheHandle
+from kvgym.sim.state import DECIDE
+from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.forest import Forest
 
 HERE = Path(__file__).resolve()
@@ -87,11 +93,31 @@ def by_hand(folder: Path) -> None:
     np.save(folder / "by-hand.npy", np.array(found, [("found", np.int64)]))
 
 
+def offline(folder: Path) -> None:
+    """Serve without a scheduler, with its optimum; let an oracle play an episode, with its bound."""
+    found = []
+    for order in ("cyclic", "random"):
+        instance = star(6, order, 4, np.random.default_rng(2))
+        found.append(optimal_loads(instance, instance.queries))
+        found += [theory.play(instance, policy, 3)[0] for policy in theory.POLICIES]
+        found += theory.play(instance, "lru", 3, defied=True)[1].tolist()
+    batched = batches(4, 3, 2, 6, np.random.default_rng(2))
+    found += [optimal_loads(batched, batched.queries), theory.play(batched, "rlt", 3)[0]]
+    workload = Fixed(tuple(rows()), clients=1).generate(0)
+    engine = runpy.run_path(str(HERE.parent / "conftest.py"))["make_engine"](workload, "belady", 60, oracle=True)
+    while engine.run() == DECIDE:
+        engine.route(0)
+    records = engine.records()
+    np.save(folder / "belady.npy", records)
+    np.save(folder / "offline.npy", np.array([*found, hit_bound(workload, records, [60])], [("found", np.int64)]))
+
+
 def play(folder: Path) -> None:
     """What both processes do."""
     episodes(folder)
     faulty(folder)
     by_hand(folder)
+    offline(folder)
 
 
 @pytest.mark.slow
@@ -104,7 +130,7 @@ def test_jit_off__gives_the_same_integers(repo_root: Path, tmp_path: Path) -> No
     subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, cwd=repo_root, check=True, timeout=200)
     play(on)
     names = sorted(path.name for path in on.iterdir())
-    assert len(names) == 4 * len(EVICTION) + 5
+    assert len(names) == 4 * len(EVICTION) + 7
     evicted = retracted = 0
     for name in names:
         ours, plain = np.load(on / name), np.load(off / name)

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kvgym.backends.sglang.plugin import PREFIX
+from kvgym.backends.sglang.plugin import FILE_VARIABLE, LEARNED, PREFIX, short_name
 from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
 from kvgym.live import LiveConfig
+from kvgym.tables import table
 
 RELEASE = "0.5.23"
 """SGLang release that this backend was written for and tested with."""
@@ -61,13 +62,15 @@ class Fleet:
 
     Raises:
         BackendError: a server does not start (the end of its log is quoted) or does not do what was asked for.
-        ConfigError: the devices do not fit the workers.
+        ConfigError: the devices do not fit the workers, or the policy sees the future.
     """
 
     def __init__(
         self, cluster: ClusterConfig, eviction: str, logs: Path | None = None, progress: Progress = lambda line: None
     ) -> None:
         assert cluster.live is not None, "the caller has a live cluster"
+        if table("eviction").load(eviction).oracle:
+            raise ConfigError(f"eviction policy {eviction!r} sees the future, which real servers do not know")
         self.cluster, self.eviction, self.live = cluster, eviction, cluster.live
         self.logs = logs or Path(tempfile.mkdtemp(prefix="kvgym-servers-"))
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -200,6 +203,8 @@ def server_command(
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} | (
         CPU_ENVIRONMENT if device == "cpu" else {"CUDA_VISIBLE_DEVICES": device}
     )
+    if short_name(eviction) == LEARNED:
+        environment[FILE_VARIABLE] = os.path.abspath(eviction)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled modules halve the start
     command = [python, "-m", "sglang.launch_server", "--model-path", live.model, "--host", live.host]
     command += ["--port", str(port), "--page-size", str(cluster.page_size), "--enable-metrics"]
@@ -274,7 +279,7 @@ def check_server(url: str, eviction: str, key: str = "") -> Server:
     except (OSError, ValueError) as error:
         raise BackendError(f"cannot reach an SGLang server at {url}: {error}; is it running?") from error
     found = str(info.get("radix_cache_backend") or info.get("radix_eviction_policy"))
-    if found.removeprefix(PREFIX) != eviction:
+    if found.removeprefix(PREFIX) != short_name(eviction):
         raise BackendError(
             f"the server at {url} evicts by {found!r}, this run asks for {eviction!r}: start it with "
             f"{' '.join(policy_flags(eviction))}"
@@ -286,4 +291,4 @@ def policy_flags(eviction: str) -> Sequence[str]:
     """Return the flags that make a server evict by `eviction`."""
     if eviction in BUILT_IN:
         return ("--radix-eviction-policy", eviction)
-    return ("--radix-cache-backend", PREFIX + eviction)
+    return ("--radix-cache-backend", PREFIX + short_name(eviction))

@@ -12,6 +12,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from kvgym.harness.beside import TITLE, beside_rows
+from kvgym.harness.eviction import eviction_lines
 from kvgym.harness.page.curves import Curves, read_curves
 from kvgym.harness.page.figures import Row, bars, cdf, forest, over_time, shares
 from kvgym.harness.page.markup import html, node
@@ -124,7 +125,7 @@ def _workload(results: Results, cells: list[CellSummary]) -> Element:
         node("h2", _title(cells)),
         node("ul", *notes, class_="notes") if notes else None,
         _table(*table_rows(cells)),
-        *(node("p", line) for line in unanswered(cells)),
+        *(node("p", line) for line in (*unanswered(cells), *eviction_lines(cells))),
         *(part for kind, head, rows in class_rows(cells) for part in (node("h3", f"Per {kind}"), _table(head, rows))),
         node("h3", f"Ratio to {' + '.join(baseline)}"),
         node("p", "Lines are 95 % intervals over seeds; the diamond is the baseline.", class_="hint"),

@@ -1,0 +1,73 @@
+"""Belady: evict the tail that is needed last, an oracle baseline.
+
+Source: Belady 1966, on tokens: of all evictable leaves, the one whose last forest node is used again last loses it,
+token by token. An ancestor is needed no later than its descendants, so this is the best that any policy can do where
+requests come one at a time (`kvgym.sim.offline`). With several requests in flight, or where an eviction asks for more
+than is missing, it is a baseline, not a bound.
+
+It sees the future (`kvgym.sim.future`): it runs only where an oracle is allowed, on one worker whose order of requests
+is known beforehand.
+"""
+
+from __future__ import annotations
+
+from kvgym.jit import i64, njit
+from kvgym.sim.cache import drop_tail, remove_leaf
+from kvgym.sim.future import next_use
+from kvgym.sim.heap import pull, push, sift
+from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.sim.state import Cache
+
+NEVER = float(1 << 40)
+
+
+@njit()
+def rank(c: Cache, w: int, s: int) -> int:
+    """Minus the number of the request that needs the end of slot s next."""
+    return -i64(min(next_use(c, w, i64(c.slots[s].node)), NEVER))
+
+
+@enter_hook
+def enter(c: Cache, w: int, s: int) -> None:
+    """By the next use of its end."""
+    push(c, w, s, rank(c, w, s))
+
+
+@leave_hook
+def leave(c: Cache, w: int, s: int) -> None:
+    """Forget the leaf."""
+    pull(c, w, s)
+
+
+@touch_hook
+def touch(c: Cache, w: int, s: int, kind: int) -> None:
+    """A use is over, or a split has changed what the slot holds: ask again."""
+    slot = c.slots[s]
+    if slot.pos >= 0:
+        slot.key = rank(c, w, s)
+        sift(c, w, i64(slot.pos))
+
+
+@evict_hook
+def evict(c: Cache, w: int, tokens: int) -> int:
+    """Node by node from the leaf that is needed last."""
+    page, freed = c.options[0].page, i64(0)
+    while freed < tokens and c.workers[w].leaves > 0:
+        s = i64(c.order[w, 0])
+        slot = c.slots[s]
+        need = (tokens - freed + page - 1) // page * page
+        part = min(i64(slot.d1) - max(i64(c.nodes[slot.node].start), i64(slot.d0)), need)
+        freed += part
+        if part < slot.d1 - slot.d0:
+            drop_tail(c, w, s, part)
+            slot.key = rank(c, w, s)
+            sift(c, w, 0)
+            continue
+        pull(c, w, s)
+        parent = remove_leaf(c, w, s)
+        if parent >= 0:
+            push(c, w, parent, rank(c, w, parent))
+    return freed
+
+
+POLICY = Policy(enter, leave, touch, evict, oracle=True)

@@ -1,0 +1,142 @@
+"""The simulated backend that asks for every victim: it stops where a worker is short of KV space."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvgym.backends.simulated import SimulatedBackend
+from kvgym.cluster import ClusterConfig
+from kvgym.errors import SimulationError
+from kvgym.jit import as_records
+from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
+from kvgym.sim.state import DECIDE, EVICT
+from kvgym.types import CANDIDATE, Decision, EvictionDecision
+from kvgym.workloads.base import Workload
+
+
+class Offer(NamedTuple):
+    """Which leaves a decision offers: the `recent` least recently accessed ones and `random` others."""
+
+    recent: int
+    random: int
+
+    @property
+    def places(self) -> int:
+        """Most leaves that are offered."""
+        return self.recent + self.random
+
+
+class EvictingBackend(SimulatedBackend):
+    """One episode on the compiled engine in which somebody outside chooses what is evicted.
+
+    Args:
+        workload: requests over a forest compiled for the cluster's page size.
+        cluster: the fleet.
+        offer: which leaves may be chosen.
+        tail_tokens: what a choice evicts: so many tokens of the leaf's tail, in whole pages; 0: the whole leaf.
+        seed: of the episode; the stream "engine" draws the random candidates.
+        signals: what the routers see of the fleet.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: ClusterConfig,
+        offer: Offer,
+        tail_tokens: int,
+        seed: int,
+        signals: SignalsConfig = DEFAULT_SIGNALS,
+    ) -> None:
+        super().__init__(workload, cluster, "kvgym.sim.leaves:POLICY", seed, signals)
+        self.engine.cache.options["pause_evict"] = 1
+        self.offer = offer
+        self.tail_tokens = tail_tokens
+        self._last_turn = last_turns(self.workload)
+        self._slots = np.zeros(0, np.int32)
+        self._masks = np.tri(offer.places + 1, offer.places, -1, bool)
+        self._masks.flags.writeable = False
+
+    def fork(self) -> EvictingBackend:
+        """Return an independent copy at the same point with the same random numbers."""
+        twin: Any = super().fork()
+        return twin
+
+    def run_to_choice(self) -> Decision | EvictionDecision | None:
+        """Run until a request needs a worker or a worker needs space; None when every request has ended."""
+        code = self.engine.run()
+        if code == EVICT:
+            return self._eviction()
+        return self._decision() if code == DECIDE else None
+
+    def run_to_decision(self) -> Decision | None:
+        """Run until a request needs a worker; the first leaf that is offered is evicted wherever space is needed."""
+        while isinstance(choice := self.run_to_choice(), EvictionDecision):
+            self.evict(0)
+        return choice
+
+    def _eviction(self) -> EvictionDecision:
+        from kvgym.sim import entry_leaves
+
+        engine, offer = self.engine, self.offer
+        cache = engine.cache
+        w = int(cache.clock["evict_worker"][0])
+        rows, slots = np.zeros(offer.places, CANDIDATE), np.zeros(offer.places, np.int32)
+        n = entry_leaves.offer(cache, engine.sim, w, *offer, self._last_turn, as_records(rows), slots)
+        self._slots = slots[:n]
+        worker = cache.workers[w]
+        names = ("need", "free", "evictable", "capacity", "leaves", "unmarked", "running", "queued")
+        need, free, evictable, capacity, leaves, unmarked, running, queued = (int(worker[name]) for name in names)
+        return EvictionDecision(
+            time_s=engine.now_s,
+            worker=w,
+            need_tokens=need,
+            free_tokens=free,
+            evictable_tokens=evictable,
+            capacity_tokens=capacity,
+            leaves=leaves,
+            unmarked=unmarked,
+            running=running,
+            queued=queued,
+            candidates=rows[:n],
+            mask=self._masks[n],
+        )
+
+    def evict(self, index: int) -> int:
+        """Evict candidate number `index` of the last decision, or the end of it; return the tokens freed.
+
+        Raises:
+            SimulationError: no such candidate was offered, or its decision is over.
+        """
+        from kvgym.sim import entry_leaves
+
+        if not 0 <= index < len(self._slots):
+            raise SimulationError(f"candidate must be one of the {len(self._slots)} that were offered, got {index}")
+        cache, slot = self.engine.cache, int(self._slots[index])
+        self._slots = self._slots[:0]
+        return int(entry_leaves.take(cache, int(cache.clock["evict_worker"][0]), slot, self.tail_tokens))
+
+
+def last_turns(workload: Workload) -> np.ndarray:
+    """Return, per forest node, the last request of the session that is the first to use it, int32 (nodes,).
+
+    The first: whose request comes first in the workload's order. The root and unused nodes: request 0's.
+    """
+    requests, nodes = workload.requests, workload.forest.nodes
+    count = len(requests)
+    first = np.full(len(nodes), count, np.int64)
+    for name in ("prompt_node", "output_node"):
+        used = requests[name] >= 0
+        np.minimum.at(first, requests[name][used], np.flatnonzero(used))
+    order = np.argsort(nodes["level"], kind="stable")
+    cuts = np.flatnonzero(np.diff(nodes["level"][order])) + 1
+    for level in reversed(np.split(order, cuts)[1:]):  # the root has no parent
+        np.minimum.at(first, nodes["parent"][level], first[level])
+    last = np.arange(count)
+    following = requests["next"].astype(np.int64)
+    while (following >= 0).any():  # doubles its reach at each pass
+        going = following >= 0
+        last[going] = last[following[going]]
+        following[going] = following[following[going]]
+    return last[np.where(first < count, first, 0)].astype(np.int32)

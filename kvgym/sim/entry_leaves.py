@@ -1,0 +1,44 @@
+"""Compiled entry points for evictions that are decided outside: offer leaves, take one."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from kvgym.jit import JIT_ON, i64
+from kvgym.sim import leaves
+from kvgym.sim.compiled import INT, INTS, SIM_TYPE, on_cache
+from kvgym.sim.marks import is_marked
+from kvgym.sim.state import Cache, Sim
+from kvgym.types import CANDIDATE, DONE
+
+_ROWS = numba.from_dtype(CANDIDATE)[::1] if JIT_ON else None
+
+
+@on_cache(INT, SIM_TYPE, INT, INT, INT, INTS, _ROWS, INTS)
+def offer(
+    c: Cache, x: Sim, w: int, recent: int, random: int, last_turn: np.ndarray, rows: np.ndarray, slots: np.ndarray
+) -> int:
+    """`leaves.offer`; describe what is offered in `rows`, and which slots these are in `slots`; return how many.
+
+    ``last_turn[node]`` is the last request of the session that was the first to use the forest node.
+    """
+    n = leaves.offer(c, w, recent, random)
+    tick = c.workers[w].tick
+    for i in range(n):
+        s = i64(c.scratch[len(c.scratch) // 2 + i])
+        slot, row = c.slots[s], rows[i]
+        slots[i] = s
+        row.age, row.idle = tick - slot.created, tick - slot.access
+        row.tokens, row.depth, row.hits, row.priority = slot.d1 - slot.d0, slot.d1, slot.hits, slot.priority
+        row.children, row.fanout = leaves.children_seen(c, s), c.slots[slot.parent].children
+        row.marked, row.open = is_marked(c, w, s), x.live[last_turn[slot.node]].status < DONE
+    return n
+
+
+@on_cache(INT, INT, INT, INT)
+def take(c: Cache, w: int, s: int, tokens: int) -> int:
+    """`leaves.take`, for the eviction that worker w waits for."""
+    freed = leaves.take(c, w, s, tokens)
+    c.workers[w].need = max(c.workers[w].need - freed, 0)
+    return freed
