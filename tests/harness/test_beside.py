@@ -18,6 +18,7 @@ def cell(backend: str, routing: str, hit_rate: float | None, fleet: str = "{}") 
         per_seed=[],
         metrics=values,
         ratios={},
+        hit_gain=(None, None, None),
         published={},
         timing=[],
         notes={},
