@@ -42,7 +42,7 @@ def main() -> None:
 def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
 ) -> None:
-    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, fields."""
+    """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, "signals fields" ..."""
     from kvgym.harness.catalogue import catalogue
 
     for title, rows in catalogue(family).items():
@@ -124,7 +124,8 @@ def compare(
         print("interrupted: finished runs are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
     print(text_tables(done.summary))
-    print(f"files: {done.folder} (report.md, summary.csv, summary.json, timing.csv, manifest.json, records/)")
+    parts = "report.html, report.md, summary.csv, summary.json, timing.csv, manifest.json, records/, samples/"
+    print(f"files: {done.folder} ({parts})")
     cells = [cell.brief for cell in done.summary.cells]
     _last_line({"out": str(done.folder), "deterministic": done.deterministic, "cells": cells})
 

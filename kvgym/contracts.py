@@ -10,11 +10,19 @@ import dataclasses
 import inspect
 from typing import Any
 
+from kvgym.errors import ConfigError
+
 
 def routing_controller(value: Any) -> str | None:
     """A class or function that makes objects with the methods of `controllers.base.Controller`."""
     wanted = "a class, or a function that makes objects, with reset, act and observe (see controllers.base.Controller)"
     return _made_with(value, ("reset", "act", "observe"), wanted)
+
+
+def check_controller(made: Any, name: str) -> None:
+    """Raise a `ConfigError` if what routing controller `name` has made lacks a method of one."""
+    if missing := [method for method in ("reset", "act", "observe") if not hasattr(made, method)]:
+        raise ConfigError(f"routing controller {name!r} has no {missing[0]}(); see controllers.base.Controller")
 
 
 def backend(value: Any) -> str | None:

@@ -14,6 +14,8 @@ from kvgym.encoding import TOP_LOAD_TOKENS, TOP_REQUESTS, TOP_TOKENS, Feature, b
 from kvgym.jit import as_records, njit
 from kvgym.types import EvictionDecision
 
+MOST_UNITS = 256
+"""Most hidden units of a trained scorer."""
 TOP_TICKS = 2**24
 """Ticks that read 1 in logarithmic features."""
 TOP_PRIORITY = 2**8

@@ -132,7 +132,7 @@ def main() -> int:
     try:
         config = load_eviction_training(apply_overrides(load_config("train_eviction", args.config), args.set + short))
         folder = args.out or Path("results") / "train_eviction" / f"{config.name}-s{config.seed}"
-        EvictionEnv(**to_plain(config.env))  # mistakes in its arguments come before the folder
+        EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder
         prepare(config, folder)
         steps = train(config, folder)
         best = folder / "best.json"

@@ -141,6 +141,15 @@ def test_run__one_cell(kvgym, tmp_path):
     assert (last["deterministic"], last["goodput_share"]) == (True, None)
 
 
+@pytest.mark.parametrize("setting", ["observability=exact", "routers=4"])
+def test_run__what_routers_see_changes_what_they_do(kvgym, setting):
+    def latency(*settings):
+        args = ("run", "--workload", "gsp_small", "--routing", "dynamo", "--set", "cluster.capacity_tokens=20000")
+        return json.loads(kvgym(*args, *settings)[1].splitlines()[-1])["mean_latency_s"]
+
+    assert latency("--set", f"signals.{setting}") != latency()
+
+
 def test_run__measures_as_a_comparison_does(kvgym):
     settings = ["--set", "workload.groups=4", "--set", "workload.lens=[64, 128]", "--set", "slo.latency_s=100"]
     code, out, _ = kvgym("run", *settings, "--set", "charge_decision_time=measured", "--set", "warmup_s=1")

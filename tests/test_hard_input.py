@@ -68,8 +68,8 @@ def test_import__bad_files(kvgym, tmp_path, name):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("nowhere.jsonl",), "no trace file 'nowhere.jsonl'"),
-        (("/dev/null",), "no trace file '/dev/null'"),
+        (("nowhere.jsonl",), "no file 'nowhere.jsonl'"),
+        (("/dev/null",), "no file '/dev/null'"),
         (("n" * 3000,), "File name too long"),
         (("log", "--out", "folder/x/y.kvgw"), "cannot write folder/x/y.kvgw: no folder folder/x"),
         (("log", "--out", "log/y.kvgw"), "cannot write log/y.kvgw: "),
@@ -155,7 +155,7 @@ def test_run__bad_trace_files(kvgym, tmp_path, content, message):
         ("workload.output_tokens=99999999999", "at most 100,000,000 requests of at most 268,435,456 output tokens"),
         ("workload.lens=[99999999999]", "lens must be lengths of 3 to 268,435,456 tokens, got [99999999999]"),
         ("workload.zipf=1e300", "zipf in 0..100, got 0.5 and 1e+300"),
-        ("workload.cv=1e300", "cv in 0..1000, got 20.0 and 1e+300"),
+        ("workload.cv=1e300", "cv in 0..1000, got rate_rps 20.0 and cv 1e+300"),
         ("workload.clients=99999999999", "clients must be 0 (open loop) or a number of closed-loop clients"),
         ("cluster.workers=1.5", "cluster.workers must be a whole number, got float ('1.5')"),
         ("cluster.chunk_tokens=99999999999999999999", "chunk_tokens must be at most 1,099,511,627,776"),

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kvgym.encoding_eviction import CANDIDATE_FEATURES, write_leaf
+from kvgym.encoding_eviction import CANDIDATE_FEATURES, MOST_UNITS, write_leaf
 from kvgym.errors import ConfigError
 from kvgym.jit import i64, njit
 from kvgym.sim.leaves import children_seen, enter, leave, offer, take, touch
@@ -35,7 +35,6 @@ from kvgym.sim.state import Cache
 FEATURES = len(CANDIDATE_FEATURES) - 1
 COLUMNS = tuple(feature.name for feature in CANDIDATE_FEATURES[:FEATURES])
 FORMAT = "kvgym eviction scorer 1"
-MOST_UNITS = 256
 
 # A worker's row of c.memory: leaves offered by recency and at random, tokens of a tail (0: all), hidden units; the
 # linear weights; per unit its bias, weights and output weight; last the features of the leaf that is scored.
@@ -113,7 +112,7 @@ def load(path: str | Path) -> Policy:
         raise ConfigError(
             f"no eviction policy file {file}; give the .json that scripts/train_eviction.py wrote"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is no eviction policy file: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ConfigError(f"{file} is no eviction policy file: its format must be {FORMAT!r}")

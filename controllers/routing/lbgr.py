@@ -119,7 +119,7 @@ class LBGR(RoutingController):
         options.number("forgetting", forgetting, 0, 1, open_low=True)
         if rho is not None:
             options.number("rho", rho, 0, 1)
-        options.number("delta_t_s", delta_t_s, 0, open_low=True)
+        options.number("delta_t_s", delta_t_s, 1e-6)
         self.miss_price = miss_price
         self.keep = keep
         self.trust = trust

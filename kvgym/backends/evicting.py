@@ -53,7 +53,9 @@ class EvictingBackend(SimulatedBackend):
         self.engine.cache.options["pause_evict"] = 1
         self.offer = offer
         self.tail_tokens = tail_tokens
-        self._last_turn = last_turns(self.workload)
+        self._last_of = last_turns(self.workload)
+        self._ended = 0  # requests whose answers have been noted
+        self._last_turn = np.full(len(self.workload.forest.nodes), -1, np.int32)
         self._slots = np.zeros(0, np.int32)
         self._masks = np.tri(offer.places + 1, offer.places, -1, bool)
         self._masks.flags.writeable = False
@@ -61,7 +63,21 @@ class EvictingBackend(SimulatedBackend):
     def fork(self) -> EvictingBackend:
         """Return an independent copy at the same point with the same random numbers."""
         twin: Any = super().fork()
+        twin._last_turn = self._last_turn.copy()
         return twin
+
+    def apply(self, worker: int, delay_s: float = 0.0) -> None:
+        """Send the waiting request to `worker`; what nobody has asked for before is now its session's."""
+        request = self.engine.pending
+        super().apply(worker, delay_s)
+        self._note(request, "prompt_node")
+
+    def _note(self, request: int, name: str) -> None:
+        """Note the session of `request` on the nodes of a path that no request has used yet."""
+        parents, at = self.workload.forest.nodes["parent"], int(self.workload.requests[name][request])
+        while at > 0 and self._last_turn[at] < 0:
+            self._last_turn[at] = self._last_of[request]
+            at = int(parents[at])
 
     def run_to_choice(self) -> Decision | EvictionDecision | None:
         """Run until a request needs a worker or a worker needs space; None when every request has ended."""
@@ -80,6 +96,9 @@ class EvictingBackend(SimulatedBackend):
         from kvgym.sim import entry_leaves
 
         engine, offer = self.engine, self.offer
+        for request in engine.sim.done[self._ended : engine.ended].tolist():
+            self._note(request, "output_node")
+        self._ended = engine.ended
         cache = engine.cache
         w = int(cache.clock["evict_worker"][0])
         rows, slots = np.zeros(offer.places, CANDIDATE), np.zeros(offer.places, np.int32)
@@ -119,24 +138,10 @@ class EvictingBackend(SimulatedBackend):
 
 
 def last_turns(workload: Workload) -> np.ndarray:
-    """Return, per forest node, the last request of the session that is the first to use it, int32 (nodes,).
-
-    The first: whose request comes first in the workload's order. The root and unused nodes: request 0's.
-    """
-    requests, nodes = workload.requests, workload.forest.nodes
-    count = len(requests)
-    first = np.full(len(nodes), count, np.int64)
-    for name in ("prompt_node", "output_node"):
-        used = requests[name] >= 0
-        np.minimum.at(first, requests[name][used], np.flatnonzero(used))
-    order = np.argsort(nodes["level"], kind="stable")
-    cuts = np.flatnonzero(np.diff(nodes["level"][order])) + 1
-    for level in reversed(np.split(order, cuts)[1:]):  # the root has no parent
-        np.minimum.at(first, nodes["parent"][level], first[level])
-    last = np.arange(count)
-    following = requests["next"].astype(np.int64)
+    """Return the last request of each request's session, int32 (requests,)."""
+    last, following = np.arange(len(workload.requests)), workload.requests["next"].astype(np.int64)
     while (following >= 0).any():  # doubles its reach at each pass
         going = following >= 0
         last[going] = last[following[going]]
         following[going] = following[following[going]]
-    return last[np.where(first < count, first, 0)].astype(np.int32)
+    return last.astype(np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from gymnasium import spaces
 from kvgym.encoding import encode, observation_space
 from kvgym.encoding_eviction import encode_eviction, eviction_space
 from kvgym.envs.joint import JointEnv
-from kvgym.errors import MissingDependencyError
+from kvgym.errors import MissingDependencyError, SimulationError
 from kvgym.types import Decision
 
 try:
@@ -62,7 +63,7 @@ class JointAEC(AECEnv):
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start an episode; of the options only ``seed`` counts (see `JointEnv.reset`)."""
-        known = {name: value for name, value in (options or {}).items() if name == "seed"}
+        known = {k: v for k, v in options.items() if k == "seed"} if isinstance(options, Mapping) else options
         _, info = self.env.reset(seed=seed, options=known)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -75,6 +76,8 @@ class JointAEC(AECEnv):
 
     def step(self, action: Any) -> None:
         """Let the selected agent act; None for one whose episode has ended."""
+        if not self.agents:
+            raise SimulationError("there is nothing to decide; call reset() first")
         agent = self.agent_selection
         if self.terminations[agent]:
             self._was_dead_step(action)

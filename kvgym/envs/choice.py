@@ -135,6 +135,6 @@ def make_offer(candidates: int, offered: str) -> Offer:
 
 
 def _whole(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
         raise ConfigError(f"{name} must be a whole number from 1 to {most}, got {value!r}")
-    return value
+    return int(value)

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from kvgym.config import build
+from kvgym.contracts import check_controller
 from kvgym.encoding_eviction import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
@@ -185,6 +186,7 @@ def _make_router(given: str | Mapping[str, Any], workers: int) -> Any:
         router = factory(**seat.options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"routing controller {seat.use!r} does not take {seat.options}: {error}") from error
+    check_controller(router, seat.use)
     if hasattr(router, "check_workers"):  # a model may be made for one size of fleet
         router.check_workers(workers)
     return router

@@ -36,7 +36,7 @@ def catalogue(family: str | None = None) -> dict[str, Rows]:
         return {title: rows() for title, rows in sections.items()}
     if family not in sections:
         near = difflib.get_close_matches(family, sections, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
         raise UnknownNameError(f"nothing called {family!r} to list{hint} known: {', '.join(sections)}")
     return {family: sections[family]()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
     """
     data = dict(load_config("compare", config))
     if seeds is not None:
-        data["seeds"] = seeds if isinstance(seeds, int) else list(seeds)
+        data["seeds"] = _plain_seeds(seeds)
     grid = load_compare(data)
     baseline, controller = baseline_labels(grid), _controller(policy)
     name = policy if isinstance(policy, str) else type(policy).__name__
@@ -66,6 +66,15 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
             for seed in grid.seed_list:
                 runs.add(cell, seed, router)
     return summarize_grid(stored, grid.seed_list, baseline, runs, grid.warmup_s, grid.slo)
+
+
+def _plain_seeds(seeds: Any) -> Any:
+    """Return seeds (numbers of numpy, too) as a configuration has them; what makes no sense there is reported there."""
+    if isinstance(seeds, int | np.integer):
+        return int(seeds)
+    return (
+        [_plain_seeds(seed) for seed in seeds] if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
+    )
 
 
 def _stored(cell: Cell, router: Any) -> StoredCell:

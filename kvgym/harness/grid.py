@@ -267,6 +267,11 @@ def _cell(
         raise ConfigError(f"charge_decision_time must be 0 with backend {backend}: real decisions take real time")
     if config.bounds and (backend != SIMULATED or fleet.schedule):
         raise ConfigError(f"bounds need a simulated fleet in which nothing fails, {cluster} is not")
+    if config.bounds and len(set(fleet.network_delays_s)) > 1:
+        raise ConfigError(
+            f"bounds need clients at the same distance from each worker, the regions of {cluster} have network_s "
+            f"{list(fleet.network_delays_s)}"
+        )
     if backend != SIMULATED and fleet.live is None:
         raise ConfigError(f"backend {backend} needs a cluster with a `live` part, {cluster} has none")
     routing = _entry(pair.routing, _RoutingEntry)

@@ -30,7 +30,16 @@ def override_compare(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[
         entries = result.get(kind, ["l40x4"] if kind == "clusters" else [])
         if isinstance(entries, list):  # anything else is reported when the comparison is built
             result[kind] = [_changed(entry, kind, text.removeprefix(prefix)) for entry in entries]
+        if kind == "clusters" and isinstance(result.get("workloads"), list):
+            result["workloads"] = [_own_clusters(entry, text.removeprefix(prefix)) for entry in result["workloads"]]
     return result
+
+
+def _own_clusters(entry: Any, text: str) -> Any:
+    """Return a workload's entry with its own fleets changed."""
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("clusters"), list):
+        return entry
+    return {**entry, "clusters": [_changed(fleet, "clusters", text) for fleet in entry["clusters"]]}
 
 
 def _changed(entry: Any, kind: str, text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import numpy as np
 
 from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.errors import ConfigError
+from kvgym.contracts import check_controller
+from kvgym.errors import ConfigError, KVGymError
 from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import SIMULATED, Cell
 from kvgym.harness.routers import make_routers
@@ -88,21 +90,21 @@ def _play(
 ) -> RunResult:
     clock, charged = time.perf_counter, DecisionClock(cell.charge_decision_time)
     predicted_s = np.full(len(workload.requests), -1.0)
-    controller.reset(backend.spec, seed)
+    _ask(cell, controller.reset, backend.spec, seed)
     sampler = LoadSampler(cell.fleet.workers)
     decisions, decision_s, start_s = 0, 0.0, clock()
     while (decision := backend.run_to_decision()) is not None:
         finished = backend.completions()
         if len(finished):
-            controller.observe(finished)
+            _ask(cell, controller.observe, finished)
         if decisions % sampler.stride == 0:
             sampler.add(decision.time_s, backend.load())
         before_s = clock()
-        worker = controller.act(decision)
+        worker = _ask(cell, controller.act, decision)
         took_s = clock() - before_s
         decision_s += took_s
         decisions += 1
-        predicted_s[decision.request] = getattr(controller, "predicted_s", -1.0)
+        predicted_s[decision.request] = _ask(cell, _prediction, controller)
         backend.apply(worker, charged.delay_s(decision.router, decision.time_s, took_s))
         if watcher is not None:
             watcher(backend, decision, worker)
@@ -116,6 +118,30 @@ def _play(
 
         totals["hit_bound_tokens"] = hit_bound(workload, records, cell.fleet.capacities)
     return RunResult(records, samples, totals, workload.notes, decisions, wall_s, decision_s)
+
+
+def _ask(cell: Cell, method: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a method of the controller returns.
+
+    Raises:
+        ConfigError: it has raised something of its own, which is the cause.
+    """
+    try:
+        return method(*arguments)
+    except KVGymError:
+        raise
+    except Exception as error:
+        raise ConfigError(_what_failed(cell, method.__name__.lstrip("_"), error)) from error
+
+
+def _prediction(controller: Any) -> float:
+    return float(getattr(controller, "predicted_s", -1.0))
+
+
+def _what_failed(cell: Cell, method: str, error: Exception) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{where.filename}, line {where.lineno}"
+    return f"routing controller {cell.controller!r} failed in {method}: {type(error).__name__}: {error} ({place})"
 
 
 def make_controller(cell: Cell) -> Any:
@@ -132,10 +158,11 @@ def make_controller(cell: Cell) -> Any:
         controller = factory(**options)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"routing controller {cell.controller!r} does not take {dict(options)}: {error}") from error
-    if missing := [name for name in ("reset", "act", "observe") if not hasattr(controller, name)]:
-        raise ConfigError(
-            f"routing controller {cell.controller!r} has no {missing[0]}(); see controllers.base.Controller"
-        )
+    except KVGymError:
+        raise
+    except Exception as error:
+        raise ConfigError(_what_failed(cell, "__init__", error)) from error
+    check_controller(controller, cell.controller)
     if hasattr(controller, "check_workers"):  # a model may be made for one size of fleet
         controller.check_workers(cell.fleet.workers)
     return controller
@@ -145,6 +172,9 @@ def check_oracle(cell: Cell, seed: int) -> None:
     """Raise a `ConfigError` if the cell's eviction policy sees the future and that of its workload is not known."""
     if table("eviction").load(cell.eviction).oracle:
         from kvgym.sim.future import future_uses
+
+        if cell.signals.routers > 1:  # each takes its own time to decide, so requests overtake each other
+            raise ConfigError(f"an eviction policy that sees the future needs one router, got {cell.signals.routers}")
 
         workload, fleet = _generate(_Key(cell.source), seed, cell.fleet.page_size), cell.fleet
         delays = np.array(fleet.network_delays_s) if fleet.network_delays_s else None

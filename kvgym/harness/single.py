@@ -100,7 +100,8 @@ def _cell(settings: _Settings, workload: str, cluster: str, routing: str, evicti
     table("eviction").load(eviction)
     source, fleet = resolve_workload(settings.workload), resolve_cluster(settings.cluster)
     charge = settings.charge_decision_time
-    return Cell(workload, source, cluster, fleet, routing, routing, settings.options, eviction, {}, charge)
+    names = workload, source, cluster, fleet, routing, routing
+    return Cell(*names, settings.options, eviction, {}, charge, signals=settings.signals)
 
 
 def outcome(cell: Cell, seed: int, result: RunResult, measure: Measure) -> dict[str, Any]:

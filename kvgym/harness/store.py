@@ -69,7 +69,7 @@ class Store:
         Raises:
             ResultsError: the folder cannot be written, belongs to something else or is in use.
         """
-        store = cls(folder)
+        store, known = cls(folder), folder.exists()
         _check_owner(folder, manifest["identity"])
         with _locked(folder):
             _check_owner(folder, manifest["identity"])  # who held the lock until now may have begun something else
@@ -80,8 +80,19 @@ class Store:
                 yield store
             except KVGymError:
                 if not any(store.records.glob("*.json")):  # what fails at once leaves nothing behind
-                    shutil.rmtree(folder, ignore_errors=True)
+                    store._undo(keep=known)
                 raise
+
+    def _undo(self, keep: bool) -> None:
+        """Remove what `claim` has made, and nothing else; the folder itself stays with `keep`, or if it holds more."""
+        for part in (self.records, self.samples):
+            shutil.rmtree(part, ignore_errors=True)
+        for name in (MANIFEST, LOCK):
+            with suppress(OSError):
+                (self.folder / name).unlink()
+        if not keep:
+            with suppress(OSError):
+                self.folder.rmdir()
 
     def _make_room(self) -> None:
         try:

@@ -10,6 +10,7 @@ from kvgym.errors import MissingDependencyError, ResultsError
 from kvgym.harness.store import write_text
 from kvgym.harness.theory import measure
 
+FILES = ("theory.json", "theory.svg", "theory.png")
 PLOTTED = ("cyclic star", "random star", "hot sets", "unbalanced")
 
 
@@ -18,14 +19,11 @@ def main(json_output: bool, out: Path | None) -> None:
 
     Raises:
         MissingDependencyError: `out` is given and matplotlib is not installed (before anything is measured).
-        ResultsError: the folder cannot be written.
+        ResultsError: the folder or a file in it cannot be written (before anything is measured).
     """
     if out is not None:
         _require_matplotlib()
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ResultsError(f"cannot make the folder {out}: {error.strerror}") from error
+        _claim(out)
     results = measure()
     if out is not None:
         write_text(out / "theory.json", json.dumps(results, indent=1) + "\n")
@@ -74,6 +72,20 @@ def _cell(row: dict[str, Any]) -> str:
     if row["ratio"] is None:
         return "unbounded"
     return f"{row['ratio']:.2f} +- {row['high'] - row['ratio']:.2f}"
+
+
+def _claim(out: Path) -> None:
+    """Make the folder and see that the files can be written, without changing one that is there."""
+    for file in (out, *(out / name for name in FILES)):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            if file != out:
+                new = not file.exists()
+                file.open("ab").close()
+                if new:
+                    file.unlink()
+        except OSError as error:
+            raise ResultsError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _require_matplotlib() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvgym.config import build, option
+from kvgym.encoding_eviction import MOST_UNITS
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import expand, load_compare
 from kvgym.harness.training import PPOConfig
@@ -58,6 +59,10 @@ class EvictionTrainConfig:
                 "steps, envs, units and every must be at least 1, "
                 f"got {self.steps}, {self.envs}, {self.units} and {self.every}"
             )
+        if self.units > MOST_UNITS:
+            raise ConfigError(f"units must be at most {MOST_UNITS}, got {self.units}")
+        if min(self.seed, *self.validation_seeds, *self.test_seeds, 0) < 0:
+            raise ConfigError("seed, validation_seeds and test_seeds must be whole numbers >= 0")
         seeds = set(self.validation_seeds) & set(self.test_seeds)
         if seeds or not (self.validation_seeds and self.test_seeds):
             raise ConfigError("validation_seeds and test_seeds must be two sets without a common seed, neither empty")

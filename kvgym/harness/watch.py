@@ -68,7 +68,7 @@ def _fitting(cells: list[Cell], axis: str, label: str | None) -> list[Cell]:
     if label not in labels:
         known = list(dict.fromkeys(labels))
         near = difflib.get_close_matches(label, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
         raise ConfigError(f"no cell with {axis} {label!r}{hint} there are: {', '.join(known)}")
     return [cell for cell, name in zip(cells, labels, strict=True) if name == label]
 

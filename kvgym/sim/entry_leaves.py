@@ -21,7 +21,7 @@ def offer(
 ) -> int:
     """`leaves.offer`; describe what is offered in `rows`, and which slots these are in `slots`; return how many.
 
-    ``last_turn[node]`` is the last request of the session that was the first to use the forest node.
+    ``last_turn[node]`` is the last request of the session that was the first to use the forest node; -1: none has.
     """
     n = leaves.offer(c, w, recent, random)
     tick = c.workers[w].tick
@@ -32,7 +32,8 @@ def offer(
         row.age, row.idle = tick - slot.created, tick - slot.access
         row.tokens, row.depth, row.hits, row.priority = slot.d1 - slot.d0, slot.d1, slot.hits, slot.priority
         row.children, row.fanout = leaves.children_seen(c, s), c.slots[slot.parent].children
-        row.marked, row.open = is_marked(c, w, s), x.live[last_turn[slot.node]].status < DONE
+        last = i64(last_turn[slot.node])
+        row.marked, row.open = is_marked(c, w, s), last >= 0 and x.live[last].status < DONE
     return n
 
 

@@ -19,14 +19,21 @@ def open_loop(count: int, rate_rps: float | None, cv: float, rng: np.random.Gene
         cv: coefficient of variation of the gaps; 1 is Poisson, above it Gamma bursts, 0 an even spacing.
         rng: the "arrivals" stream of the seed.
     """
+    check_rate(rate_rps, cv)
     if rate_rps is None:
         return np.zeros(count)
+    return np.concatenate(([0.0], np.cumsum(_gaps(max(count - 1, 0), 1.0 / rate_rps, cv, rng))))[:count]
+
+
+def check_rate(rate_rps: float | None, cv: float) -> None:
+    """Raise a `WorkloadError` if these are no rate and no coefficient of variation of arrivals."""
+    if rate_rps is None:
+        return
     if not LOWEST_RPS <= rate_rps <= HIGHEST_RPS or not 0 <= cv <= HIGHEST_CV:
         raise WorkloadError(
             f"rate_rps must be > 0 (at least {LOWEST_RPS}, at most {HIGHEST_RPS:g}; null: all at once) and cv in "
-            f"0..{HIGHEST_CV:g}, got {rate_rps} and {cv}"
+            f"0..{HIGHEST_CV:g}, got rate_rps {rate_rps} and cv {cv}"
         )
-    return np.concatenate(([0.0], np.cumsum(_gaps(max(count - 1, 0), 1.0 / rate_rps, cv, rng))))[:count]
 
 
 def _gaps(count: int, mean_s: float, cv: float, rng: np.random.Generator) -> np.ndarray:

@@ -13,7 +13,7 @@ from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import open_loop
+from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import Workload
 from kvgym.workloads.chains import Chains, Turn, count_repairs, read_turn
 from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
@@ -54,6 +54,7 @@ class Blocks:
     repair: bool = option(False, "fit ids to lengths and make empty answers 1 token long, instead of failing")
 
     def __post_init__(self) -> None:
+        check_rate(self.rate_rps, self.cv)
         if not 0 <= self.think_s < np.inf or (self.sessions is not None and self.sessions < 1):
             raise WorkloadError(
                 f"blocks: think_s must be >= 0 and sessions >= 1, got {self.think_s} and {self.sessions}"

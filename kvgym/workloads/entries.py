@@ -120,7 +120,11 @@ def _request(row: Row) -> Row:
     if found := fields.find(candidates, PROMPTS):
         return found[0]
     keys = [key for candidate in candidates for key in candidate.data]
-    near = [(key, *difflib.get_close_matches(key, (*PROMPTS, *REQUESTS), n=1, cutoff=0.75)) for key in keys]
+    near = [
+        (key, *difflib.get_close_matches(key, (*PROMPTS, *REQUESTS), n=1, cutoff=0.75))
+        for key in keys
+        if key not in PROMPTS
+    ]
     hint = next((f"; did you mean {pair[1]!r} for {pair[0]!r}?" for pair in near if len(pair) == 2), "")
     if {"obj", "request_parameters"} & set(row.data):
         hint = "; SGLang logs prompts at --log-requests-level 3"

@@ -12,7 +12,7 @@ from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import open_loop
+from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import MOST_REQUESTS, Workload
 from kvgym.workloads.forest import MOST_TOKENS, Forest
 from kvgym.workloads.sessions import make_workload
@@ -63,6 +63,7 @@ class GSP:
     shift_every: int = option(0, "requests after which the popularity ranks are dealt out anew; 0: never", "requests")
 
     def __post_init__(self) -> None:
+        check_rate(self.rate_rps, self.cv)
         if self.groups < 1 or self.prompts_per_group < 1 or self.output_tokens < 1:
             raise WorkloadError("gsp: groups, prompts_per_group and output_tokens must be >= 1")
         if self.groups * self.prompts_per_group > MOST_REQUESTS or self.output_tokens > MOST_TOKENS:

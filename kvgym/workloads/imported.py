@@ -12,7 +12,7 @@ from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads import columnar
-from kvgym.workloads.arrivals import open_loop, spread_ticks
+from kvgym.workloads.arrivals import check_rate, open_loop, spread_ticks
 from kvgym.workloads.base import Workload
 from kvgym.workloads.forest import Forest
 from kvgym.workloads.rows import locate
@@ -45,6 +45,7 @@ class Imported:
     max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens")
 
     def __post_init__(self) -> None:
+        check_rate(self.rate_rps, self.cv)
         if min(self.output_tokens, 1 if self.limit is None else self.limit) < 1:
             raise WorkloadError(
                 f"imported: output_tokens and limit must be >= 1, got {self.output_tokens} and {self.limit}"

@@ -13,7 +13,7 @@ from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import open_loop, spread_ticks
+from kvgym.workloads.arrivals import check_rate, open_loop, spread_ticks
 from kvgym.workloads.base import Workload
 from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
 from kvgym.workloads.rows import Row, locate, read_rows
@@ -41,6 +41,7 @@ class Mooncake:
     repair: bool = option(False, "cut surplus ids and add unshared ones instead of failing")
 
     def __post_init__(self) -> None:
+        check_rate(self.rate_rps, self.cv)
         if self.block_size < 1 or (self.limit is not None and self.limit < 1) or not 0 < self.time_scale < np.inf:
             raise WorkloadError(
                 f"mooncake: block_size and limit must be >= 1 and time_scale > 0, got {self.block_size}, {self.limit} "

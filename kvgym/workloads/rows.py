@@ -41,7 +41,7 @@ def locate(path: str | Path) -> Path:
     if folder is not None:
         raise WorkloadError(f"{folder} is a folder, expected a file; give the path of a file in it")
     raise WorkloadError(
-        f"no trace file {str(path)!r}; looked at {', '.join(map(str, places))}. Give its path, or set KVGYM_DATA to "
+        f"no file {str(path)!r}; looked at {', '.join(map(str, places))}. Give its path, or set KVGYM_DATA to "
         "the folder that holds it (scripts/fetch_data.py says where public traces come from)"
     )
 

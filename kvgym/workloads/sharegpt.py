@@ -11,7 +11,7 @@ from kvgym.config import option
 from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import open_loop
+from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import Workload
 from kvgym.workloads.conversations import ConversationReader, find_dump
 from kvgym.workloads.forest import Forest
@@ -47,6 +47,7 @@ class ShareGPT:
     )
 
     def __post_init__(self) -> None:
+        check_rate(self.rate_rps, self.cv)
         least = min(self.min_turns, *(v for v in (self.requests, self.max_prompt_tokens) if v is not None), 1)
         if least < 1 or not 0 <= self.think_s < np.inf:
             raise WorkloadError("sharegpt: requests, min_turns and max_prompt_tokens must be >= 1 and think_s >= 0")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from kvgym.backends.evicting import EvictingBackend, Offer, last_turns
@@ -21,7 +20,7 @@ def backend():
 
 def to_eviction(backend: EvictingBackend) -> EvictionDecision:
     while isinstance(choice := backend.run_to_choice(), Decision):
-        backend.apply(choice.request % 2)
+        backend.apply(choice.request % len(choice.mask))
     assert choice is not None
     return choice
 
@@ -60,16 +59,36 @@ def test_run_to_decision__evicts_the_first_offer_by_itself(backend):
     assert decisions == 48 == len(backend.records()) and backend.engine.cache.workers["evicted"].min() > 0
 
 
-def test_last_turns__follow_the_first_user_of_a_node():
+def test_last_turns__are_those_of_each_requests_session():
     rows = [
-        {"path": [["sys", 20], ["a", 5]], "session": 1, "output_tokens": 2, "answer": "x"},
-        {"path": [["sys", 20], ["b", 5]], "session": 2, "arrival_s": 1.0},
-        {"path": [["sys", 20], ["a", 5], ["x", 2], ["on", 4]], "session": 1, "think_s": 1.0},
-        {"path": [["sys", 20], ["b", 5], ["own", 3]], "session": 3, "arrival_s": 2.0},
+        {"path": [["a", 5]], "session": 1, "output_tokens": 2},
+        {"path": [["b", 5]], "session": 2, "arrival_s": 1.0},
+        {"path": [["c", 5]], "session": 1, "think_s": 1.0},
+        {"path": [["d", 5]], "session": 1, "think_s": 1.0},
     ]
     load = resolve_workload({"source": "fixed", "rows": rows}).generate(0, 1)
-    last, nodes = last_turns(load), load.requests["prompt_node"]
-    owner = {int(load.requests["session"][r]): r for r in range(4)}  # the last request of each session
-    first = {name: int(load.requests["session"][np.flatnonzero(nodes == nodes[i])[0]]) for i, name in enumerate("abco")}
-    assert last[nodes].tolist() == [owner[first[name]] for name in "abco"]
-    assert last[load.forest.nodes["parent"][nodes[0]]] == owner[int(load.requests["session"][0])]
+    sessions, turns = load.requests["session"], load.requests["turn"]
+    for r, last in enumerate(last_turns(load)):
+        assert sessions[last] == sessions[r] and turns[last] == turns[sessions == sessions[r]].max()
+
+
+def opened(later: list, think_s: float) -> list[tuple[int, int]]:
+    """Return (tokens, open) of what is offered when a third session needs room; session 1 goes on `later`."""
+    rows = [
+        {"path": [["x", 10]], "session": 1, "arrival_s": 0.0},
+        {"path": later, "session": 1, "think_s": 30.0},
+        {"path": [["shared", 20], ["a", 30]], "session": 2, "arrival_s": 1.0},
+        {"path": [["shared", 20], ["a", 30], ["b", 1]], "session": 2, "think_s": think_s},
+        {"path": [["c", 70]], "session": 3, "arrival_s": 5.0},
+    ]
+    cost = {"p0_ms": 1.0, "p_tok_ms": 0.01, "d0_ms": 1.0}
+    load = resolve_workload({"source": "fixed", "rows": rows}).generate(0, 1)
+    fleet = resolve_cluster({"workers": 1, "capacity_tokens": 110, "cost": cost})
+    candidates = to_eviction(EvictingBackend(load, fleet, Offer(4, 0), 0, 0)).candidates
+    return [(int(each["tokens"]), int(each["open"])) for each in candidates]
+
+
+@pytest.mark.parametrize("later", [[["shared", 20], ["a", 30], ["q", 3]], [["zzz", 20], ["b", 30], ["q", 3]]])
+def test_open__is_of_the_session_that_used_it_first_and_knows_nothing_of_what_others_will_ask(later):
+    assert opened(later, think_s=60.0) == [(10, 1), (50, 1)]
+    assert opened(later, think_s=0.1) == [(10, 1), (1, 0)]

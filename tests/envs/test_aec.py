@@ -10,6 +10,7 @@ from kvgym.envs.joint import JointEnv
 pytest.importorskip("pettingzoo")
 
 from kvgym.envs.aec import ROUTER, JointAEC
+from kvgym.errors import ConfigError, SimulationError
 
 TINY = {
     "workload": {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0},
@@ -52,3 +53,11 @@ def test_agents__act_in_turn_as_in_the_joint_environment():
     assert acted == set(team.possible_agents) and team.agents == []
     assert totals == {agent: pytest.approx(expected) for agent in totals}
     assert team.env.records().tolist() == alone.records().tolist()
+
+
+def test_mistakes__are_explained():
+    team = JointAEC(**TINY)
+    with pytest.raises(SimulationError, match=r"call reset\(\) first"):
+        team.step(0)
+    with pytest.raises(ConfigError, match="reset takes the options as a map, got 3"):
+        team.reset(options=3)

@@ -229,6 +229,7 @@ def test_render__shows_the_fleet():
     ("changes", "error", "message"),
     [
         ({"candidates": 0}, ConfigError, "candidates must be a whole number from 1 to 4096, got 0"),
+        ({"routing": "os:getcwd"}, ConfigError, r"'os:getcwd' has no reset\(\)"),
         ({"candidates": True}, ConfigError, "candidates must be a whole number"),
         ({"candidates": 10**6}, ConfigError, "from 1 to 4096"),
         ({"offered": "all"}, ConfigError, "offered must be one of recent, random, both, got 'all'"),

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 import kvgym.harness.compare as module
-from kvgym.errors import KVGymError, ResultsError
+from controllers.routing.round_robin import RoundRobin
+from kvgym.errors import ConfigError, KVGymError, ResultsError
 from kvgym.harness.compare import compare
 from kvgym.harness.report import text_tables
 from kvgym.records import read_records
@@ -202,7 +203,7 @@ def test_compare__a_failing_run_keeps_the_finished_ones(tmp_path, monkeypatch):
 def test_compare__says_what_is_left_out(tmp_path, capsys):
     absent = {"use": {"source": "mooncake", "path": "nowhere.jsonl"}, "name": "trace", "optional": True}
     done = compare({**GRID, "workloads": [*GRID["workloads"], absent]}, tmp_path / "out", 1, Console(stderr=True))
-    message = "trace is left out: no trace file 'nowhere.jsonl'"
+    message = "trace is left out: no file 'nowhere.jsonl'"
     assert message in capsys.readouterr().err
     assert message in (done.folder / "report.md").read_text()
 
@@ -277,3 +278,20 @@ def test_measured_decisions__are_marked_everywhere(tmp_path):
     for name in ("summary.json", "manifest.json"):
         assert json.loads((done.folder / name).read_text())["deterministic"] is False
     assert json.loads((compare(GRID, tmp_path / "plain", jobs=1).folder / "summary.json").read_text())["deterministic"]
+
+
+def test_compare__a_run_that_fails_removes_only_what_it_has_made(tmp_path):
+    own = tmp_path / "out" / ".git" / "precious"
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    grid = {"name": "x", "workloads": [{"use": {"source": "gsp", "groups": 2}}], "routing": [f"{__name__}:Boom"]}
+    with pytest.raises(ConfigError, match=r"Boom' failed in act: ZeroDivisionError: .* by zero \(.*, line \d+\)"):
+        compare(grid | {"eviction": ["lru"], "seeds": 1}, tmp_path / "out", jobs=1)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".git"] and own.read_text() == "mine"
+
+
+class Boom(RoundRobin):
+    """Fails in its first decision."""
+
+    def act(self, decision):
+        return 1 // 0

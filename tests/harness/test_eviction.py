@@ -85,6 +85,11 @@ def test_evaluate__keeps_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"signals": {"routers": 3}}, "needs one router, got 3"),
+        (
+            {"clusters": [{"use": {"workers": 1, "network_s": {"a": 0.0, "b": 2.0}}, "name": "far"}]},
+            "bounds need clients at the same distance from each worker, the regions of far",
+        ),
         ({"bounds": False}, "eviction policy 'belady' sees the future; set bounds: true"),
         ({"warmup_s": 5.0}, "warmup_s: 0"),
         (

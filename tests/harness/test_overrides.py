@@ -38,3 +38,12 @@ def test_override__default_fleet_can_be_changed():
 def test_override__mistakes(text):
     with pytest.raises(ConfigError):
         expand(load_compare(override_compare(BASE, [text])))
+
+
+def test_cluster__reaches_into_the_fleets_of_a_workload():
+    data = {"workloads": [{"use": "gsp_small", "clusters": ["l40x4"]}, "gsp_default"], "clusters": ["l40x4"]}
+    changed = override_compare(data, ["cluster.workers=8"])
+    (own,) = changed["workloads"][0]["clusters"]
+    assert own["use"]["workers"] == 8 and own["name"] == "l40x4 workers=8"
+    assert changed["workloads"][1] == "gsp_default" and changed["clusters"][0]["use"]["workers"] == 8
+    assert data["workloads"][0]["clusters"] == ["l40x4"]

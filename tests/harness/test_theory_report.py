@@ -62,7 +62,15 @@ def test_theory__a_file_in_the_place_of_the_folder(kvgym: Any, tmp_path: Path) -
     (tmp_path / "taken").write_text("")
     code, out, err = kvgym("theory", "--out", "taken")
     assert (code, out) == (2, "")
-    assert err.startswith("error: cannot make the folder taken") and err.count("\n") == 1
+    assert err.startswith("error: cannot write taken") and err.count("\n") == 1
+
+
+def test_theory__a_folder_in_the_place_of_a_file(kvgym: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "out" / "theory.svg").mkdir(parents=True)
+    code, out, err = kvgym("theory", "--out", "out")  # not measured before
+    assert (code, out, err) == (2, "", "error: cannot write out/theory.svg: Is a directory\n")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["theory.svg"]
 
 
 def test_theory__without_matplotlib(kvgym: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,9 @@ def test_comparison__plays_the_environment_with_other_policies():
         ({"against": ["rtl"]}, "did you mean 'rlt'"),
         ({"against": []}, "at least one eviction policy"),
         ({"units": 0}, "units and every must be at least 1"),
+        ({"units": 300}, "units must be at most 256, got 300"),
+        ({"seed": -1}, "must be whole numbers >= 0"),
+        ({"validation_seeds": [-1]}, "must be whole numbers >= 0"),
         ({"validation_seeds": [1], "test_seeds": [1]}, "without a common seed"),
     ],
 )

@@ -15,9 +15,7 @@ def test_locate__data_folder_and_its_subfolders(tmp_path, monkeypatch):
     monkeypatch.setenv("KVGYM_DATA", str(tmp_path))
     assert locate("some.jsonl") == file
     assert locate(file) == file
-    with pytest.raises(
-        WorkloadError, match=r"no trace file 'none.jsonl'; looked at none.jsonl, .*none.jsonl, .*traces"
-    ):
+    with pytest.raises(WorkloadError, match=r"no file 'none.jsonl'; looked at none.jsonl, .*none.jsonl, .*traces"):
         locate("none.jsonl")
     with pytest.raises(WorkloadError, match="traces is a folder, expected a file"):
         locate("traces")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
-from controllers.eviction.learned import COLUMNS, FORMAT, PER_UNIT, make_policy
+from controllers.eviction.learned import COLUMNS, FORMAT, PER_UNIT, load, make_policy
 from kvgym.backends.sglang.plugin import FILE_VARIABLE, policy_name, short_name
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import resolve_cluster
@@ -184,3 +184,9 @@ def test_run__takes_a_file_on_the_command_line(write, kvgym):
     assert json.loads(out.splitlines()[-1])["completed"] == 768
     code, _, err = kvgym("run", "--workload", "gsp_small", "--eviction", "absent.json")
     assert code == 2 and "no eviction policy file absent.json" in err and err.count("\n") == 1
+
+
+def test_load__nesting_without_end_is_explained(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(ConfigError, match=r"deep\.json is no eviction policy file"):
+        load(tmp_path / "deep.json")
