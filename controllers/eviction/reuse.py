@@ -23,8 +23,9 @@ rate, the halves 1 to 6. The ages bring 13 on a cycle of twice the pool; where p
 choice as in RLT (paper section 3).
 
 Limits. No competitive bound is proved: an adversary who changes the law of reuse faster than the counts fade makes it
-as wrong as any rule that learns. In ``kvgym theory`` it loads 1.7 to 2.1 times what the optimum does on the cyclic star,
-at any size, but up to 1.7 times on alternating hot sets, where RLT's marks lead to 1.0 to 1.3 from 8 leaves on. It starts with a guess
+as wrong as any rule that learns. In ``kvgym theory`` it loads 1.7 to 2.1 times what the optimum does on the cyclic
+star, at any size, but up to 1.7 times on alternating hot sets, where RLT's marks lead to 1.0 to 1.3 (1.6 with four
+leaves). It starts with a guess
 (leaves that have been reused are worth more, young ones more than old ones), so the first few hundred evictions are
 those of a rule of thumb. Where each leaf is reused once, by the next turn of its session, it can only learn how long
 turns take: there LRU is about as good, and in a pool that holds nearly everything up to 0.6 points better
