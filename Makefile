@@ -17,9 +17,8 @@ quickstart: $(VENV)/.lean
 
 test: $(VENV)/.dev serving chromium
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -n 2 --dist worksteal -m "not live"
-	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 
-# The second half of `test`: starts, kills and stops real servers on the CPU, one fleet at a time.
+# Starts, kills and stops real servers on the CPU, one fleet at a time: minutes, and an idle machine.
 test-live: $(VENV)/.dev serving
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 
