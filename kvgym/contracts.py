@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import traceback
+from collections.abc import Mapping
 from typing import Any
 
-from kvgym.errors import ConfigError
+from kvgym.errors import ConfigError, KVGymError
+from kvgym.tables import table
 
 
 def routing_controller(value: Any) -> str | None:
@@ -19,10 +22,37 @@ def routing_controller(value: Any) -> str | None:
     return _made_with(value, ("reset", "act", "observe"), wanted)
 
 
-def check_controller(made: Any, name: str) -> None:
-    """Raise a `ConfigError` if what routing controller `name` has made lacks a method of one."""
+def make_controller(name: str, options: Any, workers: int) -> Any:
+    """Return a new routing controller for a fleet of so many workers.
+
+    Raises:
+        ConfigError: its constructor does not take the options or fails, what it makes is no controller, or that cannot
+            play the fleet.
+        UnknownNameError: there is no such controller.
+    """
+    factory = table("routing").load(name)
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"options of routing controller {name!r} must be a map, got {options!r}")
+    try:
+        made = factory(**options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"routing controller {name!r} does not take {dict(options)}: {error}") from error
+    except KVGymError:
+        raise
+    except Exception as error:
+        raise ConfigError(controller_failure(name, "__init__", error)) from error
     if missing := [method for method in ("reset", "act", "observe") if not hasattr(made, method)]:
         raise ConfigError(f"routing controller {name!r} has no {missing[0]}(); see controllers.base.Controller")
+    if hasattr(made, "check_workers"):  # a model may be made for one size of fleet
+        made.check_workers(workers)
+    return made
+
+
+def controller_failure(name: str, method: str, error: Exception) -> str:
+    """Return in one line what a routing controller has raised in a method, and where."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{where.filename}, line {where.lineno}"
+    return f"routing controller {name!r} failed in {method}: {type(error).__name__}: {error} ({place})"
 
 
 def backend(value: Any) -> str | None:

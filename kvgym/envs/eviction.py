@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from kvgym.config import build
-from kvgym.contracts import check_controller
+from kvgym.contracts import make_controller
 from kvgym.encoding_eviction import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
@@ -179,14 +179,6 @@ def _make_router(given: str | Mapping[str, Any], workers: int) -> Any:
         UnknownNameError: there is no such controller.
     """
     seat = build(_Seat, {"use": given} if isinstance(given, str) else given, "routing")
-    factory = table("routing").load(seat.use)
-    if getattr(factory, "live_only", False):
+    if getattr(table("routing").load(seat.use), "live_only", False):
         raise ConfigError(f"routing controller {seat.use!r} needs real servers; choose one that runs in a simulation")
-    try:
-        router = factory(**seat.options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"routing controller {seat.use!r} does not take {seat.options}: {error}") from error
-    check_controller(router, seat.use)
-    if hasattr(router, "check_workers"):  # a model may be made for one size of fleet
-        router.check_workers(workers)
-    return router
+    return make_controller(seat.use, seat.options, workers)

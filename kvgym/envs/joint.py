@@ -91,11 +91,6 @@ class JointEnv(ChoiceEnv):
         parts = (observation_space(workers).spaces, eviction_space(candidates).spaces)
         self.observation_space = spaces.Dict(kind | parts[0] | parts[1])
 
-    def fork(self) -> JointEnv:
-        """Return an independent copy at the same decision."""
-        twin: Any = super().fork()
-        return twin
-
     def _next(self) -> Decision | EvictionDecision | None:
         decision = self.backend.run_to_choice()
         self.completed = self.backend.completions()

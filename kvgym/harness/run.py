@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import time
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kvgym import contracts
 from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.contracts import check_controller
 from kvgym.errors import ConfigError, KVGymError
 from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import SIMULATED, Cell
@@ -131,41 +130,16 @@ def _ask(cell: Cell, method: Callable[..., Any], *arguments: Any) -> Any:
     except KVGymError:
         raise
     except Exception as error:
-        raise ConfigError(_what_failed(cell, method.__name__.lstrip("_"), error)) from error
+        raise ConfigError(contracts.controller_failure(cell.controller, method.__name__.lstrip("_"), error)) from error
 
 
 def _prediction(controller: Any) -> float:
     return float(getattr(controller, "predicted_s", -1.0))
 
 
-def _what_failed(cell: Cell, method: str, error: Exception) -> str:
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{where.filename}, line {where.lineno}"
-    return f"routing controller {cell.controller!r} failed in {method}: {type(error).__name__}: {error} ({place})"
-
-
 def make_controller(cell: Cell) -> Any:
-    """Return a new routing controller for `cell`.
-
-    Raises:
-        ConfigError: its constructor does not take the cell's options, or it cannot play the cell's fleet.
-    """
-    factory = table("routing").load(cell.controller)
-    options = cell.options
-    if not isinstance(options, Mapping):
-        raise ConfigError(f"options of routing controller {cell.controller!r} must be a map, got {options!r}")
-    try:
-        controller = factory(**options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"routing controller {cell.controller!r} does not take {dict(options)}: {error}") from error
-    except KVGymError:
-        raise
-    except Exception as error:
-        raise ConfigError(_what_failed(cell, "__init__", error)) from error
-    check_controller(controller, cell.controller)
-    if hasattr(controller, "check_workers"):  # a model may be made for one size of fleet
-        controller.check_workers(cell.fleet.workers)
-    return controller
+    """Return a new routing controller for `cell`; errors as for `kvgym.contracts.make_controller`."""
+    return contracts.make_controller(cell.controller, cell.options, cell.fleet.workers)
 
 
 def check_oracle(cell: Cell, seed: int) -> None:

@@ -76,16 +76,16 @@ def _cell(row: dict[str, Any]) -> str:
 
 def _claim(out: Path) -> None:
     """Make the folder and see that the files can be written, without changing one that is there."""
-    for file in (out, *(out / name for name in FILES)):
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            if file != out:
-                new = not file.exists()
-                file.open("ab").close()
-                if new:
-                    file.unlink()
-        except OSError as error:
-            raise ResultsError(f"cannot write {file}: {error.strerror}") from error
+    file = out
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for file in (out / name for name in FILES):
+            new = not file.exists()
+            file.open("ab").close()
+            if new:
+                file.unlink()
+    except OSError as error:
+        raise ResultsError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _require_matplotlib() -> None:
