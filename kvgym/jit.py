@@ -42,6 +42,7 @@ _INSIDE = frozenset(("kvgym", "controllers", "numba", "numpy", *sys.stdlib_modul
 _SOURCES = (
     "kvgym/jit.py",
     "kvgym/jit_parts.py",
+    "kvgym/jit_tuples.py",
     "kvgym/types.py",
     "kvgym/encoding.py",
     "kvgym/encoding_eviction.py",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kvgym.jit import record_zeros
+from kvgym.jit_tuples import whole
 
 SLOT = np.dtype(
     [
@@ -222,6 +223,7 @@ KV_EVENT = np.dtype(
 """What a worker's cache has stored or removed (only with OPTIONS.log)."""
 
 
+@whole
 class Cache(NamedTuple):
     """What cache functions and eviction policies see. All arrays are shared with `Sim`.
 
@@ -244,6 +246,7 @@ class Cache(NamedTuple):
     log: np.ndarray
 
 
+@whole
 class Sim(NamedTuple):
     """The rest of the episode: requests, releases, results, what the fleet does on its own, what routers know.
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kvgym.jit import i64, njit, record_zeros
+from kvgym.jit_tuples import whole
 
 TAG = np.dtype(
     [
@@ -37,6 +38,7 @@ USED, FREE = 0, 1
 _LOW = 0xFFFFFFFF
 
 
+@whole
 class Tags(NamedTuple):
     """All tags of one index.
 
