@@ -22,7 +22,8 @@ class _Whole(types.NamedTuple):
 
     def __init__(self, kinds: Any, cls: type) -> None:
         super().__init__(kinds, cls)
-        self.name = f"{cls.__name__}_{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
+        fields = hashlib.sha256(repr(kinds).encode()).hexdigest()
+        self.name = f"{cls.__name__}_{fields[:16]}"
 
 
 @register_model(_Whole)

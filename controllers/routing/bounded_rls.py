@@ -9,10 +9,11 @@ from kvgym.jit import njit
 
 @njit()
 def _update(
-    theta: np.ndarray, covariance: np.ndarray, row: np.ndarray, phi: np.ndarray, y: float, forgetting: float,
-    limit: np.ndarray, lowest: np.ndarray,
+    thetas: np.ndarray, covariances: np.ndarray, worker: int, row: np.ndarray, phi: np.ndarray, y: float,
+    forgetting: float, limit: np.ndarray, lowest: np.ndarray,
 ) -> None:  # fmt: skip
-    """One step for one worker; `row` is scratch. Shapes: covariance (k, k), all others (k,)."""
+    """One step for one worker; `row` is scratch. Shapes: (workers, k), covariances (workers, k, k), else (k,)."""
+    theta, covariance = thetas[worker], covariances[worker]
     k = len(theta)
     spread, error = forgetting, y
     for i in range(k):
@@ -61,5 +62,6 @@ class BoundedRLS:
 
     def update(self, worker: int, phi: np.ndarray, y: float) -> None:
         """Learn one observation of `worker`: features `phi`, float64 (k,), and the value `y`."""
-        theta, covariance = self.theta[worker], self._covariance[worker]
-        _update(theta, covariance, self._row, phi, y, self.forgetting, self._limit, self._lowest)
+        _update(
+            self.theta, self._covariance, worker, self._row, phi, y, self.forgetting, self._limit, self._lowest
+        )  # fmt: skip

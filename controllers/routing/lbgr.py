@@ -31,13 +31,18 @@ class _Reservation(NamedTuple):
 
 
 @njit()
-def _estimate(
-    hit: np.ndarray, prompt_tokens: int, seconds: np.ndarray, theta: np.ndarray, work_s: np.ndarray,
+def _score(
+    hit: np.ndarray, mask: np.ndarray, prompt_tokens: int, seconds: np.ndarray, theta: np.ndarray, work_s: np.ndarray,
     held_s: np.ndarray, inflight: np.ndarray, weights: np.ndarray, phi: np.ndarray, out: np.ndarray,
-) -> None:  # fmt: skip
-    """Fill `phi` (workers, 4) and the rows of `out` (4, workers): cost, cost + load, predicted latency, score; s."""
+) -> int:  # fmt: skip
+    """Fill `phi` (workers, 4) and the rows of `out` (4, workers): cost, cost + load, predicted latency, score; s.
+
+    Returns:
+        The allowed worker of smallest score; -1 if there are several or none.
+    """
     keep, trust, miss_price = weights
     mean = inflight.mean()
+    best, several = -1, False
     for w in range(len(hit)):
         h = min(hit[w], prompt_tokens - 1) / 1000.0
         u = prompt_tokens / 1000.0 - h
@@ -51,6 +56,10 @@ def _estimate(
         out[0, w], out[1, w], out[2, w] = cost, base, max(0.0, base + residual)
         bounded = min(max(residual, -trust * base), trust * base)
         out[3, w] = base + bounded + miss_price * 0.5 * (inflight[w] + mean) * miss_s
+        if mask[w] and (best < 0 or out[3, w] <= out[3, best]):
+            several = best >= 0 and out[3, w] == out[3, best]
+            best = w
+    return -1 if several else best
 
 
 class LBGR(RoutingController):
@@ -150,15 +159,17 @@ class LBGR(RoutingController):
         if request in self._held:
             self._release(self._held.pop(request), np.nan)
         phi, out = np.empty((self.spec.workers, 4)), np.empty((4, self.spec.workers))
-        _estimate(
-            self.cache.match_tokens(decision.node), decision.prompt_tokens, self.rate.seconds, self.residual.theta,
-            self.work_s, self.held_s, self.inflight, self._weights, phi, out,
+        worker = _score(
+            self.cache.match_tokens(decision.node), decision.mask, decision.prompt_tokens, self.rate.seconds,
+            self.residual.theta, self.work_s, self.held_s, self.inflight, self._weights, phi, out,
         )  # fmt: skip
-        best = least(out[3], decision.mask)
-        worker = int(best[0] if len(best) == 1 else best[self.rng.integers(len(best))])
+        if worker < 0:
+            best = least(out[3], decision.mask)
+            worker = int(best[self.rng.integers(len(best))])
         cost_s, base_s, self.predicted_s, _ = out[:, worker].tolist()
         row = phi[worker]
-        sent = self.rate.sent(worker, time_s, float(row[1]), float(row[2]))
+        _, cached, uncached, _ = row.tolist()
+        sent = self.rate.sent(worker, time_s, cached, uncached)
         self._held[request] = _Reservation(worker, decision.node, time_s, cost_s, base_s, row, sent)
         self.work_s[worker] += cost_s
         self.held_s[worker] += cost_s

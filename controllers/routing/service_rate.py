@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +32,17 @@ class _Sent:
         self.first_s: float | None = None
 
 
+@dataclass
+class _Batch:
+    """Requests with one first-token time: how many, and thousands of cached and of uncached tokens in all."""
+
+    start_s: float
+    first_s: float
+    requests: float
+    cached: float
+    uncached: float
+
+
 class ServiceRate:
     """Seconds per request, per cached and per uncached token of every worker, by bounded recursive least squares.
 
@@ -48,8 +61,7 @@ class ServiceRate:
     def __init__(self, workers: int) -> None:
         self._fit = BoundedRLS(workers, np.array(START), np.array(_VARIANCE), _FORGETTING, np.array(_LOWEST))
         self._queue: list[deque[_Sent]] = [deque() for _ in range(workers)]
-        # Per worker the batch being collected: start, first-token time, requests, thousands of cached, uncached tokens.
-        self._batch = np.full((workers, 5), np.nan)
+        self._batch: list[_Batch | None] = [None] * workers  # the one being collected
 
     @property
     def seconds(self) -> np.ndarray:
@@ -75,17 +87,21 @@ class ServiceRate:
 
     def _add(self, worker: int, entry: _Sent) -> None:
         batch, first_s = self._batch[worker], entry.first_s
-        if first_s is None or np.isnan(first_s):
+        if first_s is None or math.isnan(first_s):
             return
-        if first_s <= batch[1]:  # false while there is no batch: NaN
-            batch[2:] += (1.0, entry.cached, entry.uncached)
+        if batch is not None and first_s <= batch.first_s:
+            batch.requests += 1.0
+            batch.cached += entry.cached
+            batch.uncached += entry.uncached
             return
         start_s = entry.sent_s
-        if not np.isnan(batch[1]):
-            start_s = max(start_s, batch[1])
+        if batch is not None:
+            start_s = max(start_s, batch.first_s)
             self._learn(worker, batch)
-        batch[:] = (start_s, first_s, 1.0, entry.cached, entry.uncached)
+        self._batch[worker] = _Batch(start_s, first_s, 1.0, entry.cached, entry.uncached)
 
-    def _learn(self, worker: int, batch: np.ndarray) -> None:
-        expected_s = float((self.seconds[worker] * batch[2:]).sum())  # not a dot product: BLAS differs among machines
-        self._fit.update(worker, batch[2:], min(float(batch[1] - batch[0]), _OUTLIER * expected_s))
+    def _learn(self, worker: int, batch: _Batch) -> None:
+        request_s, cached_s, uncached_s = self.seconds[worker].tolist()
+        expected_s = request_s * batch.requests + cached_s * batch.cached + uncached_s * batch.uncached
+        phi = np.array((batch.requests, batch.cached, batch.uncached))
+        self._fit.update(worker, phi, min(batch.first_s - batch.start_s, _OUTLIER * expected_s))
