@@ -7,12 +7,11 @@ only the least recently accessed leaf (lru) always does. `rlt` also needs ``tail
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 import numpy as np
 
-from kvgym.errors import UnknownNameError
+from kvgym.errors import UnknownNameError, did_you_mean
 from kvgym.seeding import stream
 from kvgym.types import EvictionDecision, FleetSpec
 
@@ -45,8 +44,7 @@ class VictimController:
 
     def __init__(self, rule: str = "lru") -> None:
         if rule not in RULES:
-            near = difflib.get_close_matches(str(rule), RULES, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ";"
+            hint = did_you_mean(rule, RULES) or ";"
             raise UnknownNameError(f"unknown victim rule {rule!r}{hint} known: {', '.join(RULES)}")
         self._keys = RULES[rule]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +40,16 @@ def main() -> None:
         sys.exit(2)
 
 
+@contextlib.contextmanager
+def _interruptible(told: Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into one line on stderr and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"interrupted: {told()}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
 @app.command("list")
 def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
@@ -65,7 +77,9 @@ def run(
     """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
-    _last_line(run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace))
+    with _interruptible(lambda: "the run was not finished"):
+        result = run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace)
+    _last_line(result)
 
 
 @app.command()
@@ -91,11 +105,8 @@ def watch(
         chosen = {name: value or defaults[name] for name, value in chosen.items()}
     cell, measure, first = pick_cell(config, chosen, set_ or [])
     watching = Watch(cell, measure, first if seed is None else seed, Console(), speed, every)
-    try:
+    with _interruptible(lambda: watching.summary):
         result = watching.run()
-    except KeyboardInterrupt:
-        print(f"interrupted: {watching.summary}", file=sys.stderr)
-        raise typer.Exit(130) from None
     _last_line(result)
 
 
@@ -110,7 +121,7 @@ def compare(
     """Compare policies over paired seeds; runs that the output folder holds are kept; the last line is JSON."""
     from rich.console import Console
 
-    from kvgym.config import load_config
+    from kvgym.config import load_config, mistakes_in
     from kvgym.harness.compare import compare as run_compare
     from kvgym.harness.overrides import override_compare
     from kvgym.harness.report import text_tables
@@ -118,11 +129,9 @@ def compare(
     data = override_compare(load_config("compare", config), set_ or [])
     if seeds is not None:
         data["seeds"] = seeds
-    try:
+    told = "finished runs are kept, the same command continues"
+    with _interruptible(lambda: told), mistakes_in(config):
         done = run_compare(data, out, jobs, Console(stderr=True))
-    except KeyboardInterrupt:
-        print("interrupted: finished runs are kept, the same command continues", file=sys.stderr)
-        raise typer.Exit(130) from None
     print(text_tables(done.summary))
     parts = "report.html, report.md, summary.csv, summary.json, timing.csv, manifest.json, records/, samples/"
     print(f"files: {done.folder} ({parts})")
@@ -177,7 +186,8 @@ def import_(
     from kvgym.workloads.traffic import import_log
 
     console = Console(stderr=True)
-    made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
+    with _interruptible(lambda: "no workload file was written"):
+        made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
     print(f"as a workload: --workload {made}, or a YAML file with `source: imported`, `path: {made}` and more settings")
     _last_line({"out": str(made), **facts})
 
@@ -204,7 +214,8 @@ def theory(
     """Measure competitive ratios of eviction policies against the offline optimum."""
     from kvgym.harness.theory_report import main as run_theory
 
-    run_theory(json_output, out)
+    with _interruptible(lambda: "nothing was measured to the end"):
+        run_theory(json_output, out)
 
 
 @app.command()
@@ -212,7 +223,8 @@ def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JS
     """Measure engine speed, steps per second, memory and compile time."""
     from kvgym.harness.bench import main as run_bench
 
-    run_bench(json=json_output)
+    with _interruptible(lambda: "nothing was measured to the end"):
+        run_bench(json=json_output)
 
 
 def _last_line(value: dict[str, Any]) -> None:

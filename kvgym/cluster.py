@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kvgym.config import build, load_config, option
+from kvgym.config import build, load_config, mistakes_in, option
 from kvgym.errors import ConfigError
 from kvgym.live import LiveConfig
 from kvgym.schedule import FleetEvent, check_schedule
@@ -126,6 +126,7 @@ class ClusterConfig:
 
 def resolve_cluster(given: str | Path | Mapping[str, Any] | ClusterConfig) -> ClusterConfig:
     """Return the cluster for a preset name, a path, a map or a `ClusterConfig`."""
-    return (
-        given if isinstance(given, ClusterConfig) else build(ClusterConfig, load_config("clusters", given), "cluster")
-    )
+    if isinstance(given, ClusterConfig):
+        return given
+    with mistakes_in(given):
+        return build(ClusterConfig, load_config("clusters", given), "cluster")

@@ -6,20 +6,20 @@ Every mistake in a file is a `ConfigError` that says where it sits, what came an
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import difflib
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
-from kvgym.errors import ConfigError, KVGymError, UnknownNameError
+from kvgym.errors import ConfigError, KVGymError, UnknownNameError, did_you_mean
 from kvgym.tables import table
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def build(cls: type[T], data: Any, where: str = "") -> T:
     for key in data:
         if key not in fields:
             raise ConfigError(
-                f"unknown key {key!r} in {label}{_nearest(str(key), fields)}; allowed: {', '.join(fields)}"
+                f"unknown key {key!r} in {label}{did_you_mean(key, fields)}; allowed: {', '.join(fields)}"
             )
     hints = typing.get_type_hints(cls)
     values = {key: _convert(hints[key], value, f"{where}.{key}" if where else key) for key, value in data.items()}
@@ -163,11 +163,6 @@ def _convert_sequence(origin: Any, args: tuple[Any, ...], value: Any, where: str
 def _shown(value: Any) -> str:
     kind = {"map": "a map", "list": "a list"}.get(_shape_of(value), type(value).__name__)
     return f"{kind} ({str(value)[:60]!r})" if value is not None else "nothing"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 # --- files, presets, overrides ---------------------------------------------------------------------------------------
@@ -311,10 +306,21 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
     if str(given) not in names:
         endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join(WORKLOAD_FILES)}; `kvgym import` takes logs"
         raise UnknownNameError(
-            f"no preset {str(given)[:60]!r} in configs/{kind}{_nearest(str(given), names)}; "
+            f"no preset {str(given)[:60]!r} in configs/{kind}{did_you_mean(given, names)}; "
             f"known: {', '.join(names)} (or a path ending in {endings})"
         )
     return load_yaml(preset_folder(kind) / f"{given}.yaml")
+
+
+@contextlib.contextmanager
+def mistakes_in(given: Any) -> Iterator[None]:
+    """Begin the message of a ConfigError with the YAML file that was given, if `given` is the path of one."""
+    try:
+        yield
+    except ConfigError as error:
+        if not str(given).endswith((".yaml", ".yml")) or str(given) in str(error):
+            raise
+        raise ConfigError(f"{given}: {error}") from error
 
 
 def resolve_workload(given: Any) -> Any:
@@ -335,4 +341,5 @@ def resolve_workload(given: Any) -> Any:
         raise ConfigError(
             f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(map(str, data))}"
         )
-    return build(table("workloads").load(source), data, "workload")
+    with mistakes_in(given):
+        return build(table("workloads").load(source), data, "workload")

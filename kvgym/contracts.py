@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from kvgym.errors import ConfigError, KVGymError
+from kvgym.errors import ConfigError, KVGymError, did_you_mean
 from kvgym.tables import table
 
 
@@ -36,7 +36,8 @@ def make_controller(name: str, options: Any, workers: int) -> Any:
     try:
         made = factory(**options)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"routing controller {name!r} does not take {dict(options)}: {error}") from error
+        hint = _option_hint(factory, options)
+        raise ConfigError(f"routing controller {name!r} does not take {dict(options)}: {error}{hint}") from error
     except KVGymError:
         raise
     except Exception as error:
@@ -46,6 +47,16 @@ def make_controller(name: str, options: Any, workers: int) -> Any:
     if hasattr(made, "check_workers"):  # a model may be made for one size of fleet
         made.check_workers(workers)
     return made
+
+
+def _option_hint(factory: Any, options: Mapping[str, Any]) -> str:
+    """Return the nearest option and all options, if one of `options` is none of the factory's."""
+    try:
+        known = list(inspect.signature(factory).parameters)
+    except (TypeError, ValueError):  # of something that is not written in Python
+        return ""
+    unknown = [option for option in options if option not in known]
+    return f"{did_you_mean(unknown[0], known)}; options: {', '.join(known) or 'none'}" if unknown else ""
 
 
 def controller_failure(name: str, method: str, error: Exception) -> str:

@@ -6,6 +6,9 @@ so that user code may catch either.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class KVGymError(Exception):
     """Base of every error that kvgym raises on purpose."""
@@ -41,3 +44,9 @@ class ResultsError(KVGymError, RuntimeError):
 
 class BackendError(KVGymError, RuntimeError):
     """Raised when a live server cannot be started, reached or used; names its address and what to check."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return "; did you mean 'NEAREST'?" if a known name is near to `name`, else an empty string."""
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

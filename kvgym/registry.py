@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.metadata
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvgym.errors import ConfigError, PluginError, UnknownNameError
+from kvgym.errors import ConfigError, PluginError, UnknownNameError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,7 @@ class Registry(Mapping[str, str]):
 
     def _unknown(self, name: str) -> str:
         known = sorted({*self._entries, *_entry_points(self.group)})
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        hint = did_you_mean(name, known) or ";"
         return f"unknown {self.kind} {_shown(name)}{hint} known: {', '.join(known)} (or module:attr)"
 
 

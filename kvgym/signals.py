@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kvgym.config import build, option
-from kvgym.errors import ConfigError
+from kvgym.errors import ConfigError, did_you_mean
 
 OBSERVABILITY = ("router", "events", "exact")
 """What `Decision.hit_tokens` is made from: the router's own memory, KV events, or the workers' real caches."""
@@ -72,8 +71,7 @@ class SignalsConfig:
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        near = difflib.get_close_matches(str(value), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(value, known)
         raise ConfigError(f"{name} must be one of {', '.join(known)}, got {value!r}{hint}")
 
 

@@ -22,7 +22,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 
 from controllers.learned.candidate_policy import CandidatePolicy, write_scorer
-from kvgym.config import apply_overrides, load_config, to_plain
+from kvgym.config import apply_overrides, load_config, mistakes_in, to_plain
 from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import KVGymError, ResultsError
@@ -130,7 +130,9 @@ def main() -> int:
     args = parser.parse_args()
     short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
     try:
-        config = load_eviction_training(apply_overrides(load_config("train_eviction", args.config), args.set + short))
+        data = apply_overrides(load_config("train_eviction", args.config), args.set + short)
+        with mistakes_in(args.config):
+            config = load_eviction_training(data)
         folder = args.out or Path("results") / "train_eviction" / f"{config.name}-s{config.seed}"
         EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder
         prepare(config, folder)

@@ -31,7 +31,7 @@ from controllers.learned.group_buffer import GroupBuffer
 from controllers.learned.set_policy import SetPolicy
 from controllers.learned.work_observation import WorkObservation
 from controllers.routing.blend import Blend
-from kvgym.config import apply_overrides, load_config, load_yaml, to_plain
+from kvgym.config import apply_overrides, load_config, load_yaml, mistakes_in, to_plain
 from kvgym.envs.training import TrainingEpisodes
 from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare import compare
@@ -214,7 +214,9 @@ def main() -> int:
     args = parser.parse_args()
     short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
     try:
-        config = load_training(apply_overrides(load_config("train", args.config), args.set + short))
+        data = apply_overrides(load_config("train", args.config), args.set + short)
+        with mistakes_in(args.config):
+            config = load_training(data)
         folder = args.out or Path("results") / "train" / f"{config.name}-s{config.seed}"
         prepare(config, folder, args.resume)
         steps = train(config, folder, args.resume)

@@ -91,6 +91,10 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
         (("run", "--set", "seed=1"), "unknown key 'seed' in settings; allowed: workload, cluster, options"),
         (("run", "--set", "signals.scrape=5"), "unknown key 'scrape' in settings.signals; did you mean 'scrape_s'?"),
         (("run", "--set", "options.x=1"), "routing controller 'lbgr_release' does not take {'x': 1}"),
+        (
+            ("run", "--routing", "lbgr", "--set", "options.mis_price=1"),
+            "got an unexpected keyword argument 'mis_price'; did you mean 'miss_price'?; options: miss_price, keep,",
+        ),
         (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
         (
             ("run", "--set", "workload=3"),
@@ -129,6 +133,41 @@ def test_errors__one_line_on_stderr_and_exit_code_2(kvgym, tmp_path, args, messa
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and message in err and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "text", "message"),
+    [
+        (("compare", "my.yaml"), TINY + "job: 3\n", "my.yaml: unknown key 'job' in compare"),
+        (("watch", "my.yaml"), TINY.replace("seeds: 1", "seeds: -1"), "my.yaml: "),
+        (("run", "--workload", "my.yaml"), "source: gsp\ngroops: 3\n", "my.yaml: unknown key 'groops' in workload"),
+        (("run", "--cluster", "my.yaml"), "workers: none\n", "my.yaml: cluster.workers must be"),
+        (("compare", "my.yaml"), "workloads: [\n", "my.yaml"),
+    ],
+)
+def test_errors__name_the_file_once(kvgym, tmp_path, args, text, message):
+    (tmp_path / "my.yaml").write_text(text)
+    code, out, err = kvgym(*args)
+    assert (code, out) == (2, "")
+    assert message in err and err.count("my.yaml") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "work", "told"),
+    [
+        (("run",), "kvgym.harness.single.run_single", "the run was not finished"),
+        (("import", "log.jsonl"), "kvgym.workloads.traffic.import_log", "no workload file was written"),
+        (("theory",), "kvgym.harness.theory_report.main", "nothing was measured to the end"),
+        (("bench",), "kvgym.harness.bench.main", "nothing was measured to the end"),
+    ],
+)
+def test_interrupted__one_line_and_exit_code_130(kvgym, monkeypatch, args, work, told):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work, interrupt)
+    code, out, err = kvgym(*args)
+    assert (code, out, err) == (130, "", f"interrupted: {told}\n")
 
 
 def test_run__one_cell(kvgym, tmp_path):

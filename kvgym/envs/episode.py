@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import operator
 from collections.abc import Mapping
 from typing import Any, Self
@@ -16,7 +15,7 @@ from kvgym.backends.base import Progress
 from kvgym.cluster import resolve_cluster
 from kvgym.config import resolve_workload
 from kvgym.envs.rewards.weighted import Term, WeightedReward
-from kvgym.errors import ConfigError, SimulationError
+from kvgym.errors import ConfigError, SimulationError, did_you_mean
 from kvgym.signals import resolve_signals
 from kvgym.types import RECORD, Decision, FleetSpec
 
@@ -171,8 +170,7 @@ def _check_render_mode(mode: str | None, known: list[str]) -> str | None:
         MissingDependencyError: images need pillow.
     """
     if mode is not None and mode not in known:
-        near = difflib.get_close_matches(str(mode), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(mode, known)
         raise ConfigError(f"render_mode must be one of {', '.join(known)} or None, got {mode!r}{hint}")
     if mode == "rgb_array":
         from kvgym.envs.viewer.pixels import require_pillow

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 
 from kvgym import ENVS
 from kvgym.cluster import ClusterConfig
 from kvgym.config import preset_folder, preset_names
-from kvgym.errors import PluginError, UnknownNameError
+from kvgym.errors import PluginError, UnknownNameError, did_you_mean
 from kvgym.harness.outline import describe, module_sentence
 from kvgym.registry import Registry
 from kvgym.signals import SignalsConfig
@@ -35,8 +34,7 @@ def catalogue(family: str | None = None) -> dict[str, Rows]:
     if family is None:
         return {title: rows() for title, rows in sections.items()}
     if family not in sections:
-        near = difflib.get_close_matches(family, sections, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        hint = did_you_mean(family, sections) or ";"
         raise UnknownNameError(f"nothing called {family!r} to list{hint} known: {', '.join(sections)}")
     return {family: sections[family]()}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.config import load_config
+from kvgym.config import load_config, mistakes_in
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell, StoredCell, baseline_labels, baseline_pair, expand, load_compare
 from kvgym.harness.run import run
@@ -51,7 +51,8 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
     data = dict(load_config("compare", config))
     if seeds is not None:
         data["seeds"] = _plain_seeds(seeds)
-    grid = load_compare(data)
+    with mistakes_in(config):
+        grid = load_compare(data)
     baseline, controller = baseline_labels(grid), _controller(policy)
     name = policy if isinstance(policy, str) else type(policy).__name__
     label = name if name != baseline[0] else f"{name} (policy)"

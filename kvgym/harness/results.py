@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kvgym.errors import ResultsError, UnknownNameError
+from kvgym.errors import ResultsError, UnknownNameError, did_you_mean
 from kvgym.harness.grid import CompareConfig, StoredCell, baseline_labels, load_compare
 from kvgym.harness.samples import Samples
 from kvgym.harness.store import MANIFEST, Store, read_manifest
@@ -72,8 +71,7 @@ def find_run(folder: Path, name: str, seed: int) -> tuple[np.ndarray, Samples | 
     _, _, cells = _read_manifest(folder)
     store, names = Store(folder), {"/".join(cell.labels): cell for cell in cells}
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        hint = did_you_mean(name, names) or ";"
         raise UnknownNameError(f"{folder} has no cell {name!r}{hint} there are: {', '.join(names)}")
     if not store.has(names[name], seed):
         raise ResultsError(f"{folder} has no finished run of {name} with seed {seed}; see `kvgym report {folder}`")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from kvgym.cluster import resolve_cluster
-from kvgym.config import apply_overrides, build, load_config, resolve_workload
+from kvgym.config import apply_overrides, build, load_config, mistakes_in, resolve_workload
 from kvgym.harness.charge import check_charge
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import RunResult, run
@@ -98,7 +98,10 @@ def _settings(workload: str, cluster: str, overrides: Iterable[str]) -> _Setting
 def _cell(settings: _Settings, workload: str, cluster: str, routing: str, eviction: str) -> Cell:
     table("routing").load(routing)
     table("eviction").load(eviction)
-    source, fleet = resolve_workload(settings.workload), resolve_cluster(settings.cluster)
+    with mistakes_in(workload):
+        source = resolve_workload(settings.workload)
+    with mistakes_in(cluster):
+        fleet = resolve_cluster(settings.cluster)
     charge = settings.charge_decision_time
     names = workload, source, cluster, fleet, routing, routing
     return Cell(*names, settings.options, eviction, {}, charge, signals=settings.signals)

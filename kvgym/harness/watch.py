@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import time
 from collections.abc import Iterable, Mapping
@@ -13,10 +12,10 @@ from rich.live import Live
 from rich.text import Text
 
 from kvgym.backends.base import Backend
-from kvgym.config import load_config
+from kvgym.config import load_config, mistakes_in
 from kvgym.envs.viewer.frame import Frame, make_frame
 from kvgym.envs.viewer.text import LINES, WIDTH, draw_text, totals
-from kvgym.errors import ConfigError
+from kvgym.errors import ConfigError, did_you_mean
 from kvgym.harness.grid import Cell, expand, load_compare
 from kvgym.harness.overrides import override_compare
 from kvgym.harness.run import make_controller, run
@@ -46,8 +45,10 @@ def pick_cell(
     if config is None:
         (cell, measure), seed = single_cell(**chosen, overrides=overrides), 0  # type: ignore[arg-type]
     else:
-        grid = load_compare(override_compare(load_config("compare", config), overrides))
-        cells, _ = expand(grid)
+        data = override_compare(load_config("compare", config), overrides)
+        with mistakes_in(config):
+            grid = load_compare(data)
+            cells, _ = expand(grid)
         for axis, label in chosen.items():
             cells = _fitting(cells, axis, label)
         cell, measure, seed = cells[0], Measure(grid.warmup_s, grid.slo), grid.seed_list[0]
@@ -67,8 +68,7 @@ def _fitting(cells: list[Cell], axis: str, label: str | None) -> list[Cell]:
         return cells
     if label not in labels:
         known = list(dict.fromkeys(labels))
-        near = difflib.get_close_matches(label, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        hint = did_you_mean(label, known) or ";"
         raise ConfigError(f"no cell with {axis} {label!r}{hint} there are: {', '.join(known)}")
     return [cell for cell, name in zip(cells, labels, strict=True) if name == label]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.config import option
-from kvgym.errors import WorkloadError
+from kvgym.errors import WorkloadError, did_you_mean
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
 from kvgym.workloads.forest import CHARS_PER_TOKEN, MOST_TOKENS, Forest
@@ -70,8 +69,7 @@ class Fixed:
         for i, data in enumerate(self.rows):
             row = Row(f"fixed: row {i}", dict(data))
             if unknown := [key for key in data if key not in _KEYS]:
-                near = difflib.get_close_matches(str(unknown[0]), _KEYS, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ";"
+                hint = did_you_mean(unknown[0], _KEYS) or ";"
                 raise WorkloadError(f"{row.where} has the unknown key {unknown[0]!r}{hint} known: {', '.join(_KEYS)}")
             if kind not in data or ("path" in data and "ids" in data):
                 raise WorkloadError(f"{row.where} must give its prompt as `{kind}`, as row 0 does, and in no other way")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kvgym.errors import UnknownNameError, WorkloadError
+from kvgym.errors import UnknownNameError, WorkloadError, did_you_mean
 from kvgym.workloads.chat import render
 from kvgym.workloads.conversations import ConversationReader
 from kvgym.workloads.entries import Entry, read_entry, read_finished
@@ -36,8 +35,7 @@ class LogReader:
     def __init__(self, path: Path, form: str = "auto", watch: Callable[[int], None] | None = None) -> None:
         known = ("auto", *FORMATS)
         if form not in known:
-            near = difflib.get_close_matches(form, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(form, known) or ";"
             raise UnknownNameError(f"unknown log format {form!r}{hint} known: {', '.join(known)}")
         self.path, self.watch = path, watch
         self.form = _guess(path) if form == "auto" else form

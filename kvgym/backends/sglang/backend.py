@@ -4,15 +4,17 @@ Open-loop requests leave at their arrival times (divided by `time_scale`), close
 times of records are wall seconds since the first decision, as the client sees them.
 
 What is lost on the way (no connection, a broken or silent stream, HTTP 429 and 5xx) comes back as a new decision after
-`retry_delay_s`, at most `retries` times; then it ends as FAILED, as do the later turns of its session. HTTP 400 and 413
-end as REJECTED. A wrong API key ends the run. A server that refuses connections, breaks a stream or stays silent for
-two polls is masked until a poll succeeds; if a connection had been refused, it counts as restarted with an empty cache.
+`retry_delay_s`, at most `retries` times; then it ends as FAILED, as do the later turns of its session. Each loss is a
+logged warning with its cause. HTTP 400 and 413 end as REJECTED. A wrong API key ends the run. A server that refuses
+connections, breaks a stream or stays silent for two polls is masked until a poll succeeds; if a connection had been
+refused, it counts as restarted with an empty cache.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import heapq
+import logging
 import queue
 import time
 from collections.abc import Sequence
@@ -36,6 +38,8 @@ from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.sim.occupancy import prefixes_of
 from kvgym.types import DONE, FAILED, REJECTED, Decision, FleetSpec
 from kvgym.workloads.base import Workload
+
+logger = logging.getLogger(__name__)
 
 STATUS = {ANSWERED: DONE, REFUSED: REJECTED, LOST: FAILED}
 TICK_S = 0.05
@@ -294,6 +298,7 @@ class LiveBackend:
         self._ledger.back(r, worker, self._now_s())
         if message.outcome == LOST:
             self._channel.mark_broken(worker)
+            logger.warning("request %d, attempt %d: %s", r, self._ledger.attempts[r], message.error)
             if self._ledger.attempts[r] <= self.cluster.retries:
                 heapq.heappush(self._due, (self._now_s() + self.cluster.retry_delay_s, r))
                 return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import math
 import sys
@@ -18,7 +17,7 @@ from kvgym.config import build, load_yaml
 from kvgym.envs.rewards.latency import latency
 from kvgym.envs.rewards.makespan import makespan
 from kvgym.envs.rewards.ttft import ttft
-from kvgym.errors import ConfigError, SimulationError
+from kvgym.errors import ConfigError, SimulationError, did_you_mean
 from kvgym.tables import table
 from kvgym.types import RECORD
 
@@ -123,7 +122,6 @@ def _made(cls: Any, name: str, options: dict[str, Any]) -> Any:
     known = ["weight", *(spec.name for spec in dataclasses.fields(cls))]
     for key in options:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(key, known)
             raise ConfigError(f"unknown key {key!r} in reward.{name}{hint}; allowed: {', '.join(known)}")
     return build(cast(type, cls), options, f"reward.{name}")
