@@ -16,9 +16,9 @@ quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
 test: $(VENV)/.dev serving chromium
-	$(WITH_LIVE) $(BIN)/python -m pytest -ra -n 2 --dist worksteal -m "not live"
+	$(WITH_LIVE) scripts/test.sh $(BIN)/python
 
-# Starts, kills and stops real servers on the CPU, one fleet at a time: minutes, and an idle machine.
+# Only those that start, kill and stop real servers.
 test-live: $(VENV)/.dev serving
 	$(WITH_LIVE) $(BIN)/python -m pytest -ra -m live
 

@@ -17,7 +17,7 @@ LEAST = 500
 
 
 def gsp(page_size: int, tools: Any, data_dir: Any) -> Workload:
-    fields = {"groups": 32, "prompts_per_group": 16, "lens": [120, 400, 700], "output_tokens": 4, "clients": 1}
+    fields = {"groups": 32, "prompts_per_group": 16, "lens": [80, 240, 400], "output_tokens": 4, "clients": 1}
     return resolve_workload({"source": "gsp", "rate_rps": None, **fields}).generate(3, page_size)
 
 
@@ -45,7 +45,7 @@ def miniswe(page_size: int, tools: Any, data_dir: Any) -> Workload:
     sessions: list[int] = []
     with gzip.open(data_dir / "traces" / "lmcache_miniswe_agent_blk16.jsonl.gz", "rt") as file:
         lines = [*file]
-        for session, line in enumerate(lines[: len(lines) * 3 // 4] * 2):
+        for session, line in enumerate(lines[: len(lines) * 3 // 5] * 2):
             for call in json.loads(line)["requests"]:
                 blocks = [block for start, count in call["h"] for block in range(start, start + count)]
                 ids = [token for block in blocks for token in (block % 991 + 5, block // 991 + 5)]

@@ -18,9 +18,6 @@ ANSWERED, REFUSED, LOST = "answered", "refused", "lost"
 """How a request ended at a server: with all its tokens; refused for good (HTTP 400 and 413: too long); or lost (no
 connection, broken or silent stream, HTTP 429 and 5xx), which may be sent again."""
 
-KEEPALIVE_S = 2.0
-"""Idle connections are given up before SGLang does so (after 5 s): a request must not meet one that is being closed."""
-
 
 @dataclass
 class Answer:
@@ -42,12 +39,14 @@ class Answer:
 
 
 def open_session(live: LiveConfig, api_key: str) -> aiohttp.ClientSession:
-    """Return an HTTP session with the limits, timeouts and the API key of `live`; call it inside the event loop."""
+    """Return an HTTP session with the limits, timeouts and the API key of `live`; call it inside the event loop.
+
+    Each request has a connection of its own. SGLang gives an idle one up after 5 s, and a server that was stalled for
+    so long does that before it reads the request that has come over it meanwhile: the request would be lost.
+    """
     import aiohttp
 
-    connector = aiohttp.TCPConnector(
-        limit=0, limit_per_host=live.connections, ssl=live.verify_tls, keepalive_timeout=KEEPALIVE_S
-    )
+    connector = aiohttp.TCPConnector(limit=0, limit_per_host=live.connections, ssl=live.verify_tls, force_close=True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=live.connect_timeout_s, sock_read=live.stall_timeout_s)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers)

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs all tests, those with real servers beside the others: servers wait more than they compute.
+#
+#   scripts/test.sh PYTHON      PYTHON has kvgym's dev extra; KVGYM_LIVE_PYTHON names the one that has SGLang
+#
+# Shows the others first, then those with servers; fails if either does.
+set -u
+cd "$(dirname "$0")/.."
+[ $# -eq 1 ] || { echo "test.sh: expected one argument, a Python interpreter, got $#" >&2; exit 1; }
+
+shown=$(mktemp)
+"$1" -m pytest -ra -m live >"$shown" 2>&1 &
+servers=$!
+# A killed run leaves no server behind: a watchdog of kvgym's stops them.
+trap 'kill "$servers" 2>/dev/null; rm -f "$shown"' EXIT
+trap 'exit 130' INT TERM
+
+"$1" -m pytest -ra -n 2 --dist worksteal -m "not live"
+others=$?
+echo "Tests with real servers:"
+tail --pid="$servers" --lines=+1 --follow "$shown"
+wait "$servers"
+live=$?
+[ "$others" -eq 0 ] && [ "$live" -eq 0 ]
