@@ -41,19 +41,19 @@ class WorkRows:
     def rows(self, decision: Decision) -> np.ndarray:
         """Return the rows for `decision`, a new float32 array (workers, 9)."""
         model, look = self._model, self._model.look(decision)
-        self._look = look
+        load, self._look = model.load, look
         now_s = decision.time_s
         rows = np.empty((len(decision.mask), len(WORK_FEATURES)), np.float32)
         columns = (
             look.miss_s,
             look.cost_s,
-            model.work_s,
-            model.held_s,
-            model.inflight,
-            (now_s - model.answered_s) * (model.inflight > 0),
-            now_s - model.rate.oldest_s(now_s),
+            load.work_s,
+            load.held_s,
+            load.inflight,
+            (now_s - model.answered_s) * (load.inflight > 0),
+            now_s - load.rate.oldest_s(now_s),
             model.latency_s,
-            model.work_s + KEEP * model.held_s + MISS_PRICE * look.miss_s,
+            load.work_s + KEEP * load.held_s + MISS_PRICE * look.miss_s,
         )
         for i, column in enumerate(columns):
             rows[:, i] = column

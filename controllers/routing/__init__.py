@@ -6,7 +6,8 @@ These three remember what they sent where in a text tree (`text_tree`), which do
 `cache_aware_tuned` is the first with other constants. `lbgr` is LBGR in the paper's form: tokens, measured speeds
 (`service_rate`), a learned residual (`bounded_rls`), an index of the caches' size (`cache_model`). `session_affinity`
 sticks to sessions. `dynamo`, `llmd` (both in `linear`) and `lmetric` score what the decision says about the caches;
-`power_of_two` compares two workers only. `blend` weighs the router's own account of the workers (`work_model`).
+`power_of_two` compares two workers only. `blend` weighs the router's own account of the workers (`work_model`), which
+lbgr keeps, too (`in_flight`).
 `learned` plays a trained model (`controllers.learned`); the path of its .zip file is a name too.
 A new router is one file and one line here; a user's own is named as ``module:attr``.
 """

@@ -55,8 +55,8 @@ class Blend(RoutingController):
 
     def act(self, decision: Decision) -> int:
         """Return the worker of smallest score and charge the request to it."""
-        look = self.model.look(decision)
-        score = self.model.work_s + self.keep * self.model.held_s + self.miss_price * look.miss_s
+        look, load = self.model.look(decision), self.model.load
+        score = load.work_s + self.keep * load.held_s + self.miss_price * look.miss_s
         best = least(score, decision.mask)
         worker = int(best[0] if len(best) == 1 else best[self.rng.integers(len(best))])
         self.model.send(decision, worker, look)

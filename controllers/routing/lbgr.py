@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from controllers import options
 from controllers.base import RoutingController, least
 from controllers.routing.bounded_rls import BoundedRLS
-from controllers.routing.cache_model import CacheModel
-from controllers.routing.service_rate import ServiceRate
+from controllers.routing.in_flight import InFlight
 from kvgym.jit import njit
-from kvgym.types import DONE, Decision, FleetSpec
+from kvgym.types import Decision, FleetSpec
 
 _VARIANCE = (1.0, 0.01, 0.01, 1.0)
 """Initial variances and bounds of theta: s^2, (s per 1,000 tokens)^2 twice, and a plain number."""
-
-
-class _Reservation(NamedTuple):
-    """What the router remembers of a request in flight."""
-
-    worker: int
-    node: int
-    time_s: float
-    cost_s: float
-    base_s: float  # cost + load at the decision
-    phi: np.ndarray
-    sent: Any  # its entry in the service rate's queue
 
 
 @njit()
@@ -139,29 +124,19 @@ class LBGR(RoutingController):
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with an empty index, no load, no residual and the starting alphas; only ties are random."""
         super().reset(spec, seed)
-        self.cache = CacheModel(spec)
-        self.rate = ServiceRate(spec.workers)
+        self.load = InFlight(spec, self.rho, self.delta_t_s)
         self.residual = BoundedRLS(spec.workers, np.zeros(4), np.array(_VARIANCE), self.forgetting)
-        self.work_s = np.zeros(spec.workers)  # drains
-        self.held_s = np.zeros(spec.workers)  # costs in flight
-        self.inflight = np.zeros(spec.workers, np.int64)
         self.predicted_s = -1.0
         self._weights = np.array([self.keep, self.trust, self.miss_price])
-        self._held: dict[int, _Reservation] = {}
-        self._now_s = 0.0
 
     def act(self, decision: Decision) -> int:
         """Return the worker of smallest score, reserve its load and remember the prompt there."""
-        time_s, request = decision.time_s, decision.request
-        self._advance(time_s)
-        for lost in self.restarted(decision):
-            self.cache.remove_worker(lost)
-        if request in self._held:
-            self._release(self._held.pop(request), np.nan)
+        load = self.load
+        load.begin(decision)
         phi, out = np.empty((self.spec.workers, 4)), np.empty((4, self.spec.workers))
         worker = _score(
-            self.cache.match_tokens(decision.node), decision.mask, decision.prompt_tokens, self.rate.seconds,
-            self.residual.theta, self.work_s, self.held_s, self.inflight, self._weights, phi, out,
+            load.cache.match_tokens(decision.node), decision.mask, decision.prompt_tokens, load.rate.seconds,
+            self.residual.theta, load.work_s, load.held_s, load.inflight, self._weights, phi, out,
         )  # fmt: skip
         if worker < 0:
             best = least(out[3], decision.mask)
@@ -169,46 +144,11 @@ class LBGR(RoutingController):
         cost_s, base_s, self.predicted_s, _ = out[:, worker].tolist()
         row = phi[worker]
         _, cached, uncached, _ = row.tolist()
-        sent = self.rate.sent(worker, time_s, cached, uncached)
-        self._held[request] = _Reservation(worker, decision.node, time_s, cost_s, base_s, row, sent)
-        self.work_s[worker] += cost_s
-        self.held_s[worker] += cost_s
-        self.inflight[worker] += 1
-        self.cache.remember(worker, decision.node, time_s)
+        load.send(decision, worker, cached, uncached, cost_s, (base_s, row))
         return worker
 
     def observe(self, records: np.ndarray) -> None:
         """Release what the ended requests had reserved; learn from the done ones and refresh their prompts."""
-        columns = (records[name].tolist() for name in ("request", "status", "first_token_s", "finish_s"))
-        for request, status, first_s, finish_s in zip(*columns, strict=True):
-            held = self._held.pop(request, None)
-            if held is None:
-                continue
-            self._advance(finish_s)
-            # without streaming there is no first token; the answer is then the first thing seen
-            self._release(held, (first_s if first_s > 0 else finish_s) if status == DONE else np.nan)
-            if status == DONE:
-                self.residual.update(held.worker, held.phi, finish_s - held.time_s - held.base_s)
-                self.cache.remember(held.worker, held.node, finish_s)
-
-    def _advance(self, time_s: float) -> None:
-        """Let the load drain up to `time_s`; a time in the past changes nothing."""
-        if time_s <= self._now_s:
-            return
-        if self.rho is None:
-            np.maximum(self.work_s - (time_s - self._now_s), 0.0, out=self.work_s)
-        else:
-            self.work_s *= self.rho ** (self._ticks(time_s) - self._ticks(self._now_s))
-        self._now_s = time_s
-
-    def _ticks(self, time_s: float) -> int:
-        """Return the whole periods in `time_s`, counted in microseconds so that a multiple of one lies on its tick."""
-        return round(time_s * 1e6) // round(self.delta_t_s * 1e6)
-
-    def _release(self, held: _Reservation, first_token_s: float) -> None:
-        """Take a request out of the load of its worker."""
-        worker = held.worker
-        self.inflight[worker] -= 1
-        self.held_s[worker] = max(self.held_s[worker] - held.cost_s, 0.0) if self.inflight[worker] else 0.0
-        self.work_s[worker] = min(self.work_s[worker], self.held_s[worker])
-        self.rate.ended(worker, held.sent, first_token_s)
+        for sent, finish_s in self.load.observe(records):
+            base_s, phi = sent.note
+            self.residual.update(sent.worker, phi, finish_s - sent.time_s - base_s)

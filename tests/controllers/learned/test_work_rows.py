@@ -30,5 +30,5 @@ def test_rows__everything_is_cut_at_the_bound(make):
     env = make(2).unwrapped
     env.reset(seed=0)
     tracker = WorkRows(env.fleet)
-    tracker._model.held_s[:] = 1e9
+    tracker._model.load.held_s[:] = 1e9
     assert work_space(2).contains(tracker.rows(env.decision))

@@ -21,7 +21,7 @@ def test_score__a_miss_outweighs_eight_times_its_seconds_of_work(blend, ask):
     first = blend.act(ask(2, [0, 0], 0.0, request=0))
     # node 2 again: 0.199 of 0.2 thousand tokens are cached at `first`, which has 0.056 s of work left
     assert blend.act(ask(2, [0, 0], 0.0, request=1)) == first
-    blend.model.work_s[first] = 8 * 0.199 * 0.13 + 0.02
+    blend.model.load.work_s[first] = 8 * 0.199 * 0.13 + 0.02
     assert blend.act(ask(2, [0, 0], 0.0, request=2)) != first
 
 
@@ -31,9 +31,9 @@ def test_keep__counts_unanswered_work_after_it_has_drained(fleet, ask):
         router = Blend(keep=keep)
         router.reset(fleet(2), 0)
         first = router.act(ask(4, [0, 0], 0.0, request=0))
-        router.model.held_s[first] = 4 * 8 * 0.2 * 0.13 + 0.1
+        router.model.load.held_s[first] = 4 * 8 * 0.2 * 0.13 + 0.1
         # "A" is known at `first`; by the time it is asked for, all its work has drained but none is answered
-        router.model.cache.remember(first, 2, 0.0)
+        router.model.load.cache.remember(first, 2, 0.0)
         choices[keep] = router.act(ask(2, [1, 0], 50.0, request=1)) == first
     assert choices == {0.0: True, 0.25: False}
 
@@ -54,4 +54,4 @@ def test_unequal_workers__get_work_by_their_measured_speed():
         backend.apply(router.act(decision))
     share = np.bincount(backend.records()["worker"], minlength=2) / len(workload.requests)
     assert share[1] > 0.6
-    assert router.model.rate.seconds[0, 2] > 2 * router.model.rate.seconds[1, 2]
+    assert router.model.load.rate.seconds[0, 2] > 2 * router.model.load.rate.seconds[1, 2]

@@ -39,10 +39,10 @@ def play(router, backend, seed=0):
 def test_cost__starting_seconds_per_request_and_per_token(router, ask):
     worker = router.act(ask(2, [0] * 3, request=0))
     cost_s = 0.03 + 0.2 * 0.13
-    assert router.work_s[worker] == pytest.approx(cost_s)
+    assert router.load.work_s[worker] == pytest.approx(cost_s)
     assert router.predicted_s == pytest.approx(cost_s)
     # a twin finds all but one token at the same worker: 199 cached ones cost nothing yet
-    router.work_s[:], router.held_s[:] = 0.0, 0.0
+    router.load.work_s[:], router.load.held_s[:] = 0.0, 0.0
     assert router.act(ask(2, [0] * 3, request=1)) == worker
     assert router.predicted_s == pytest.approx(0.03 + 0.001 * 0.13)
 
@@ -51,29 +51,11 @@ def test_simultaneous_requests__spread(router, ask):
     assert sorted(router.act(ask(node, [0] * 3, request=i)) for i, node in enumerate((2, 5, 6))) == [0, 1, 2]
 
 
-def test_load__drains_one_second_per_second(router, ask):
-    router.act(ask(2, [0] * 3, 0.0, request=0))
-    router.work_s[:] = [3.0, 1.0, 0.5]
-    router._advance(0.75)
-    assert router.work_s.tolist() == [2.25, 0.25, 0.0]
-    router._advance(0.5)
-    assert router.work_s.tolist() == [2.25, 0.25, 0.0]
-
-
-def test_rho__decays_once_per_period(fleet):
-    router = LBGR(rho=0.5, delta_t_s=0.02)
-    router.reset(fleet(2), 0)
-    router.work_s[:] = [8.0, 4.0]
-    for time_s, expected in ((0.019, [8.0, 4.0]), (0.02, [4.0, 2.0]), (0.06, [1.0, 0.5])):
-        router._advance(time_s)
-        assert router.work_s.tolist() == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("status", [DONE, REJECTED, FAILED])
 def test_release__leaves_nothing_on_an_idle_worker(status, router, ask, finished):
     worker = router.act(ask(2, [0] * 3, 0.0, request=0))
     router.observe(finished((0, status, 0.001), (99, DONE, 0.001)))
-    assert router.work_s[worker] == router.held_s[worker] == router.inflight[worker] == 0
+    assert router.load.work_s[worker] == router.load.held_s[worker] == router.load.inflight[worker] == 0
 
 
 def test_load__never_exceeds_what_is_in_flight(router, ask, finished):
@@ -81,14 +63,14 @@ def test_load__never_exceeds_what_is_in_flight(router, ask, finished):
     router.act(ask(2, [0] * 3, 0.0, request=0, mask=only))
     router.act(ask(5, [0] * 3, 0.0, request=1, mask=only))
     router.observe(finished((0, DONE, 0.001)))
-    assert router.work_s[0] == pytest.approx(0.03 + 0.2 * 0.13)
+    assert router.load.work_s[0] == pytest.approx(0.03 + 0.2 * 0.13)
 
 
 def test_retry__moves_the_reservation(router, ask):
     router.act(ask(2, [0] * 3, 0.0, request=0, mask=[True, False, False]))
     router.act(ask(2, [0] * 3, 0.001, request=0, mask=[False, True, False]))
-    assert router.inflight.tolist() == [0, 1, 0]
-    assert router.held_s.tolist() == pytest.approx([0.0, 0.056, 0.0])
+    assert router.load.inflight.tolist() == [0, 1, 0]
+    assert router.load.held_s.tolist() == pytest.approx([0.0, 0.056, 0.0])
 
 
 def test_residual__is_learned_per_worker_from_latencies(router, ask, finished):
@@ -105,7 +87,7 @@ def test_trust__bounds_the_residual_in_the_choice(fleet, ask):
         router = LBGR(trust=trust)
         router.reset(fleet(2), 0)
         router.residual.theta[0, 0] = 5.0
-        router.cache.remember(0, 2, 0.0)
+        router.load.cache.remember(0, 2, 0.0)
         # worker 0 holds the prompt and costs .03 s against .056 s, even half again as much; believed fully it costs 5 s
         assert router.act(ask(2, [0, 0])) == expected
 
@@ -114,9 +96,9 @@ def test_miss_price__holds_a_prefix_together_where_many_wait(fleet, ask):
     for price, expected in ((0.0, 1), (5.0, 0)):
         router = LBGR(miss_price=price)
         router.reset(fleet(2), 0)
-        router.cache.remember(0, 2, 0.0)
-        router.inflight[:] = 4
-        router.work_s[:], router.held_s[:] = [0.05, 0.0], [0.05, 0.0]
+        router.load.cache.remember(0, 2, 0.0)
+        router.load.inflight[:] = 4
+        router.load.work_s[:], router.load.held_s[:] = [0.05, 0.0], [0.05, 0.0]
         assert router.act(ask(2, [4, 4])) == expected
 
 
@@ -141,7 +123,7 @@ def test_slow_and_fast_workers__are_measured_and_get_what_they_can_do():
     load = GSP(groups=32, prompts_per_group=32, rate_rps=12.0).generate(0)
     router, fleet = LBGR(), ClusterConfig(workers=4, speed=(0.5, 1.0, 1.0, 2.0))
     choices, records = play(router, SimulatedBackend(load, fleet, "lru", 0))
-    seconds = router.rate.seconds[:, 2]
+    seconds = router.load.rate.seconds[:, 2]
     assert seconds[0] / seconds[1:3] == pytest.approx([2.0, 2.0], rel=0.3)
     assert seconds[3] / seconds[1:3] == pytest.approx([0.5, 0.5], rel=0.3)
     shares = np.bincount(choices, minlength=4) / len(choices)
