@@ -113,17 +113,27 @@ def _captured(function: FunctionType) -> list[Any]:
     return [cell.cell_contents for cell in cells]
 
 
+def _identity(value: Any) -> str | None:
+    """Return a text that tells a captured value from all others, in any process; None where none is known."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return repr(value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    return getattr(value, "_uuid", None)  # of a compiled function: `_stable` has set it, or it is random
+
+
 def _stable(dispatcher: Any) -> Any:
     """Return `dispatcher` with an identity that is the same in every process.
 
     numba gives each function a random one, which is part of the cache key of whatever closes over it: policies made by
-    `kvgym.sim.heap.keyed` would be compiled anew by every process. What the function calls is in the folder's key.
+    `kvgym.sim.heap.keyed` would be compiled anew by every process. What the function calls is in the folder's key, what
+    it closes over in its name (`_name_apart`).
     """
     function = dispatcher.py_func
     module = function.__module__
     # In a notebook nothing tells that a global has changed since.
     traced = module.partition(".")[0] in _INSIDE or package_files(module)
-    if traced and function.__closure__ is None:
+    if traced and None not in map(_identity, _captured(function)):
         code = function.__code__
         own = [code.co_firstlineno, code.co_code, code.co_names]
         own += [value for value in code.co_consts if not isinstance(value, CodeType)]
@@ -140,7 +150,7 @@ def _name_apart(function: Any) -> None:
     would run one of them for both.
     """
     if values := _captured(function):
-        told = [getattr(value, "_uuid", None) or repr(value) for value in values]
+        told = [_identity(value) or repr(value) for value in values]
         function.__qualname__ += f"_{hashlib.sha256(repr(told).encode()).hexdigest()[:16]}"
 
 

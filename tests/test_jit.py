@@ -163,6 +163,24 @@ CALL = make(inner)
 
 
 @pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+def test_identity__constants_arrays_and_compiled_functions_but_nothing_else() -> None:
+    long, other = np.zeros(5000), np.zeros(5000)
+    other[2500] = 1.0  # repr shows the ends only
+    assert jit._identity(long) == jit._identity(long.copy()) != jit._identity(other)
+    assert jit._identity(True) != jit._identity(1)
+    assert jit._identity(jit.njit()(lambda x: x)) is not None
+    assert jit._identity(object()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+def test_cache__a_policy_of_closures_comes_from_the_cache(tmp_path: Path) -> None:
+    (first, _), (again, _) = *play(tmp_path, "reuse"), *play(tmp_path, "reuse")
+    assert first == again
+    assert play(tmp_path, "reuse")[0][1] == 0
+
+
+@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
 def test_cache__closures_of_one_factory_are_not_mistaken_for_each_other(tmp_path: Path) -> None:
     """Compiled by two processes, each of which counts its functions from one; used together by a third."""
     (tmp_path / "factory_of_test.py").write_text(FACTORY.format(7))

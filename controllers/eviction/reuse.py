@@ -34,6 +34,8 @@ turns take: there LRU is about as good, and in a pool that holds nearly everythi
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kvgym.jit import i64, njit
@@ -90,8 +92,47 @@ def ticks(b: int) -> float:
     return 1.0 if b < 8 else float(1 << (b // 4 - 1))
 
 
-def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy:
-    """Return the policy, or for the ablation what is left of it without one of its parts."""
+@njit()
+def refresh(c: Cache, w: int) -> None:
+    """Compute the index of every class and bucket; let the counts fade."""
+    m = c.memory[w]
+    for k in range(CLASSES):
+        pool = GUESS_POOL[k] * c.workers[w].capacity
+        alive = 0.0
+        for b in range(BUCKETS - 1, -1, -1):
+            at = k * BUCKETS + b
+            alive += m[REUSED + at] + m[EVICTED + at]
+            m[INDEX + at] = (m[REUSED + at] + pool * GUESS[k]) / (alive - 0.5 * m[EVICTED + at] + pool)
+            m[REUSED + at] *= FADE
+            m[EVICTED + at] *= FADE
+        for b in range(BUCKETS):  # from hazards to the index, in place: bucket b needs those from b on
+            left, reuse, time, best = 1.0, 0.0, 0.0, 0.0
+            for t in range(b, BUCKETS):
+                hazard = m[INDEX + k * BUCKETS + t]
+                reuse += left * hazard
+                time += left * ticks(t) * (1.0 - 0.5 * hazard)
+                left *= 1.0 - hazard
+                if reuse > best * time:
+                    best = reuse / time
+                if left < HOPELESS:
+                    break
+            m[INDEX + k * BUCKETS + b] = best
+
+
+@enter_hook
+def enter(c: Cache, w: int, s: int) -> None:
+    """Make slot s a leaf that may be drawn."""
+    leaflist.add(c, w, s, True)
+
+
+@leave_hook
+def leave(c: Cache, w: int, s: int) -> None:
+    """Slot s is none any more."""
+    leaflist.discard(c, w, s)
+
+
+def _places(classes: bool, ages: bool) -> Any:
+    """Return the function that says where a slot is counted."""
 
     @njit()
     def place_of(c: Cache, w: int, s: int) -> int:
@@ -100,31 +141,28 @@ def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy
         of_class = i64(slot.epoch > 1) if classes else i64(0)
         return of_class * BUCKETS + (bucket(c.workers[w].tick - slot.key) if ages else i64(0))
 
-    @njit()
-    def refresh(c: Cache, w: int) -> None:
-        """Compute the index of every class and bucket; let the counts fade."""
-        m = c.memory[w]
-        for k in range(CLASSES):
-            pool = GUESS_POOL[k] * c.workers[w].capacity
-            alive = 0.0
-            for b in range(BUCKETS - 1, -1, -1):
-                at = k * BUCKETS + b
-                alive += m[REUSED + at] + m[EVICTED + at]
-                m[INDEX + at] = (m[REUSED + at] + pool * GUESS[k]) / (alive - 0.5 * m[EVICTED + at] + pool)
-                m[REUSED + at] *= FADE
-                m[EVICTED + at] *= FADE
-            for b in range(BUCKETS):  # from hazards to the index, in place: bucket b needs those from b on
-                left, reuse, time, best = 1.0, 0.0, 0.0, 0.0
-                for t in range(b, BUCKETS):
-                    hazard = m[INDEX + k * BUCKETS + t]
-                    reuse += left * hazard
-                    time += left * ticks(t) * (1.0 - 0.5 * hazard)
-                    left *= 1.0 - hazard
-                    if reuse > best * time:
-                        best = reuse / time
-                    if left < HOPELESS:
-                        break
-                m[INDEX + k * BUCKETS + b] = best
+    return place_of
+
+
+def _touch_by(place_of: Any) -> Any:
+    """Return the `touch` hook."""
+
+    @touch_hook
+    def touch(c: Cache, w: int, s: int, kind: int) -> None:
+        """Count a reuse: an insert by a request that has not been here before (SGLang's hit)."""
+        slot = c.slots[s]
+        if kind == TOUCH_INSERT or kind == TOUCH_SPLIT_INSERT:
+            if slot.hits > slot.epoch:
+                c.memory[w, REUSED + place_of(c, w, s)] += i64(slot.d1 - slot.d0)
+            slot.epoch, slot.key = slot.hits, c.workers[w].tick
+        elif kind == TOUCH_NEW:
+            slot.epoch, slot.key = slot.hits, c.workers[w].tick
+
+    return touch
+
+
+def _sample_by(place_of: Any) -> Any:
+    """Return the function that draws leaves."""
 
     @njit()
     def sample(c: Cache, w: int) -> int:
@@ -140,6 +178,12 @@ def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy
             c.scratch[i] = s
             m[SCORES + i] = m[INDEX + place_of(c, w, s)]
         return n
+
+    return sample
+
+
+def _take_by(place_of: Any, halves: bool) -> Any:
+    """Return the function that evicts from one leaf."""
 
     @njit()
     def take(c: Cache, w: int, s: int, least: int, most: int) -> int:
@@ -160,24 +204,11 @@ def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy
                 leaflist.add(c, w, parent, True)
         return part
 
-    @enter_hook
-    def enter(c: Cache, w: int, s: int) -> None:
-        leaflist.add(c, w, s, True)
+    return take
 
-    @leave_hook
-    def leave(c: Cache, w: int, s: int) -> None:
-        leaflist.discard(c, w, s)
 
-    @touch_hook
-    def touch(c: Cache, w: int, s: int, kind: int) -> None:
-        """Count a reuse: an insert by a request that has not been here before (SGLang's hit)."""
-        slot = c.slots[s]
-        if kind == TOUCH_INSERT or kind == TOUCH_SPLIT_INSERT:
-            if slot.hits > slot.epoch:
-                c.memory[w, REUSED + place_of(c, w, s)] += i64(slot.d1 - slot.d0)
-            slot.epoch, slot.key = slot.hits, c.workers[w].tick
-        elif kind == TOUCH_NEW:
-            slot.epoch, slot.key = slot.hits, c.workers[w].tick
+def _evict_by(sample: Any, take: Any) -> Any:
+    """Return the `evict` hook."""
 
     @evict_hook
     def evict(c: Cache, w: int, tokens: int) -> int:
@@ -204,7 +235,14 @@ def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy
                 m[0] -= 1.0
         return freed
 
-    return Policy(enter, leave, touch, evict, NUMBERS)
+    return evict
+
+
+def make(classes: bool = True, ages: bool = True, halves: bool = True) -> Policy:
+    """Return the policy, or for the ablation what is left of it without one of its parts."""
+    place_of = _places(classes, ages)
+    evict = _evict_by(_sample_by(place_of), _take_by(place_of, halves))
+    return Policy(enter, leave, _touch_by(place_of), evict, NUMBERS)
 
 
 POLICY = make()

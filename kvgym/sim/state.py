@@ -295,23 +295,6 @@ def new_cache(
         records[name] = -1
     records["lock"][:workers] = 1
     records["worker"][:workers] = np.arange(workers)
-    fleet = record_zeros(workers, WORKER)
-    fleet["capacity"] = fleet["free"] = capacities
-    fleet["due_s"] = np.inf
-    fleet["speed"] = 1.0
-    fleet["visible"] = 1
-    fleet["ratio"] = 0.7
-    for name in (
-        "queue_head",
-        "queue_tail",
-        "batch_head",
-        "batch_tail",
-        "run_head",
-        "run_tail",
-        "chunked",
-        "first_finish",
-    ):
-        fleet[name] = -1
     clock = record_zeros(1, CLOCK)
     clock["free_slot"] = -1
     clock["change_s"] = np.inf
@@ -326,7 +309,7 @@ def new_cache(
         order=np.zeros((workers, leaves), np.int32),
         scratch=np.zeros(2 * leaves, np.int32),
         path=np.zeros(int(nodes["level"].max(initial=0)) + 2, np.int32),
-        workers=fleet,
+        workers=_new_workers(capacities),
         rng=states,
         memory=np.zeros((workers, memory)),
         clock=clock,
@@ -335,6 +318,20 @@ def new_cache(
     )
     link_free(cache, workers, total)
     return cache
+
+
+def _new_workers(capacities: np.ndarray) -> np.ndarray:
+    """Return WORKER records of idle workers with empty caches."""
+    fleet = record_zeros(len(capacities), WORKER)
+    fleet["capacity"] = fleet["free"] = capacities
+    fleet["due_s"] = np.inf
+    fleet["speed"] = 1.0
+    fleet["visible"] = 1
+    fleet["ratio"] = 0.7
+    for part in ("queue", "batch", "run"):
+        fleet[f"{part}_head"] = fleet[f"{part}_tail"] = -1
+    fleet["chunked"] = fleet["first_finish"] = -1
+    return fleet
 
 
 def table_size(slots: int) -> int:
