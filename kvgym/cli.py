@@ -23,6 +23,8 @@ app = typer.Typer(
 
 GSP, FLEET, ROUTER, EVICTION = "gsp_small", "l40x4", "lbgr_release", "rlt"
 """What `run` and `watch` take by default."""
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
 
 
@@ -31,6 +33,10 @@ def main() -> None:
     sys.path.append(os.getcwd())  # plug-ins named module:attr may lie in the current folder
     try:
         app()
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED and not isinstance(stop, _Told):  # typer ends without a word
+            print("interrupted", file=sys.stderr)
+        raise
     except KVGymError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
@@ -40,6 +46,10 @@ def main() -> None:
         sys.exit(2)
 
 
+class _Told(SystemExit):
+    """Ends an interrupted command that has said what is left."""
+
+
 @contextlib.contextmanager
 def _interruptible(told: Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C into one line on stderr and exit code 130."""
@@ -47,7 +57,7 @@ def _interruptible(told: Callable[[], str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         print(f"interrupted: {told()}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise _Told(_INTERRUPTED) from None
 
 
 @app.command("list")
@@ -130,7 +140,7 @@ def compare(
     if seeds is not None:
         data["seeds"] = seeds
     told = "finished runs are kept, the same command continues"
-    with _interruptible(lambda: told), mistakes_in(config):
+    with _interruptible(lambda: told), mistakes_in(config, set_ or []):
         done = run_compare(data, out, jobs, Console(stderr=True))
     print(text_tables(done.summary))
     parts = "report.html, report.md, summary.csv, summary.json, timing.csv, manifest.json, records/, samples/"

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
-from kvgym.errors import ConfigError, KVGymError, UnknownNameError, did_you_mean
+from kvgym.errors import ConfigError, KVGymError, PluginError, UnknownNameError, WorkloadError, did_you_mean
 from kvgym.tables import table
 
 T = TypeVar("T")
@@ -313,14 +313,20 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
 
 
 @contextlib.contextmanager
-def mistakes_in(given: Any) -> Iterator[None]:
-    """Begin the message of a ConfigError with the YAML file that was given, if `given` is the path of one."""
+def mistakes_in(given: Any, changes: Iterable[str] = ()) -> Iterator[None]:
+    """Begin messages on wrong settings with the YAML file that was given, if `given` is the path of one.
+
+    Args:
+        given: preset name, path or map.
+        changes: ``--set`` settings, which may be at fault as well.
+    """
     try:
         yield
-    except ConfigError as error:
+    except (ConfigError, PluginError, UnknownNameError, WorkloadError) as error:
         if not str(given).endswith((".yaml", ".yml")) or str(given) in str(error):
             raise
-        raise ConfigError(f"{given}: {error}") from error
+        with_them = " with --set " + " ".join(changes) if changes else ""
+        raise type(error)(f"{given}{with_them}: {error}") from error
 
 
 def resolve_workload(given: Any) -> Any:
@@ -337,9 +343,9 @@ def resolve_workload(given: Any) -> Any:
             )
         return given
     data = load_config("workloads", given)
-    if not isinstance(source := data.pop("source", None), str):
-        raise ConfigError(
-            f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(map(str, data))}"
-        )
     with mistakes_in(given):
+        if not isinstance(source := data.pop("source", None), str):
+            raise ConfigError(
+                f"workload lacks 'source' (the name of its class, see `kvgym list`); got {sorted(map(str, data))}"
+            )
         return build(table("workloads").load(source), data, "workload")

@@ -46,6 +46,16 @@ def write_records(path: Path, records: np.ndarray) -> None:
     write_parquet(path, to_table(records))
 
 
+def check_ending(path: Path, ending: str) -> None:
+    """Check that a file's name ends as its kind does: another one may be somebody's input.
+
+    Raises:
+        ResultsError: it does not.
+    """
+    if path.suffix != ending:
+        raise ResultsError(f"cannot write {str(path)[:200]}: its name must end in {ending}")
+
+
 def check_target(path: Path) -> None:
     """Check that a file can be made at `path`, or a plain one replaced there.
 

@@ -11,14 +11,18 @@ cd "$(dirname "$0")/.."
 shown=$(mktemp)
 "$1" -m pytest -ra -m live >"$shown" 2>&1 &
 servers=$!
-# A killed run leaves no server behind: a watchdog of kvgym's stops them.
-trap 'kill "$servers" 2>/dev/null; rm -f "$shown"' EXIT
+"$1" -m pytest -ra -n 2 --dist worksteal -m "not live" &
+others_run=$!
+# Both in the background: a trap would wait for what runs in front. What is killed leaves no server behind: a watchdog
+# of kvgym's stops them.
+trap 'kill "$servers" "$others_run" 2>/dev/null; rm -f "$shown"' EXIT
 trap 'exit 130' INT TERM
 
-"$1" -m pytest -ra -n 2 --dist worksteal -m "not live"
+wait "$others_run"
 others=$?
 echo "Tests with real servers:"
-tail --pid="$servers" --lines=+1 --follow "$shown"
+tail --pid="$servers" --lines=+1 --follow "$shown" &
+wait $!
 wait "$servers"
 live=$?
 [ "$others" -eq 0 ] && [ "$live" -eq 0 ]

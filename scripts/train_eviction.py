@@ -131,7 +131,7 @@ def main() -> int:
     short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
     try:
         data = apply_overrides(load_config("train_eviction", args.config), args.set + short)
-        with mistakes_in(args.config):
+        with mistakes_in(args.config, args.set):
             config = load_eviction_training(data)
         folder = args.out or Path("results") / "train_eviction" / f"{config.name}-s{config.seed}"
         EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder

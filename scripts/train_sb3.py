@@ -215,7 +215,7 @@ def main() -> int:
     short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
     try:
         data = apply_overrides(load_config("train", args.config), args.set + short)
-        with mistakes_in(args.config):
+        with mistakes_in(args.config, args.set):
             config = load_training(data)
         folder = args.out or Path("results") / "train" / f"{config.name}-s{config.seed}"
         prepare(config, folder, args.resume)

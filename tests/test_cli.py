@@ -96,6 +96,7 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
             "got an unexpected keyword argument 'mis_price'; did you mean 'miss_price'?; options: miss_price, keep,",
         ),
         (("run", "--records", "no/such/folder.parquet"), "cannot write no/such/folder.parquet"),
+        (("run", "--records", "mine.yaml"), "cannot write mine.yaml: its name must end in .parquet"),
         (
             ("run", "--set", "workload=3"),
             "workload must be a preset name, a path, a map or a workload source, got int ('3')",
@@ -143,6 +144,10 @@ def test_errors__one_line_on_stderr_and_exit_code_2(kvgym, tmp_path, args, messa
         (("run", "--workload", "my.yaml"), "source: gsp\ngroops: 3\n", "my.yaml: unknown key 'groops' in workload"),
         (("run", "--cluster", "my.yaml"), "workers: none\n", "my.yaml: cluster.workers must be"),
         (("compare", "my.yaml"), "workloads: [\n", "my.yaml"),
+        (("compare", "my.yaml"), TINY.replace("random", "randm"), "my.yaml: unknown routing controller 'randm'"),
+        (("run", "--workload", "my.yaml"), "source: gps\n", "my.yaml: unknown workload"),
+        (("run", "--workload", "my.yaml"), "groups: 3\n", "my.yaml: workload lacks 'source'"),
+        (("compare", "my.yaml", "--set", "seeds=abc"), TINY, "my.yaml with --set seeds=abc: compare.seeds must be"),
     ],
 )
 def test_errors__name_the_file_once(kvgym, tmp_path, args, text, message):
@@ -168,6 +173,14 @@ def test_interrupted__one_line_and_exit_code_130(kvgym, monkeypatch, args, work,
     monkeypatch.setattr(work, interrupt)
     code, out, err = kvgym(*args)
     assert (code, out, err) == (130, "", f"interrupted: {told}\n")
+
+
+def test_interrupted__while_nothing_has_begun(kvgym, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kvgym.config.load_config", interrupt)
+    assert kvgym("compare", "quickstart") == (130, "", "interrupted\n")
 
 
 def test_run__one_cell(kvgym, tmp_path):

@@ -127,7 +127,7 @@ class LBGR(RoutingController):
         self.load = InFlight(spec, self.rho, self.delta_t_s)
         self.residual = BoundedRLS(spec.workers, np.zeros(4), np.array(_VARIANCE), self.forgetting)
         self.predicted_s = -1.0
-        self._weights = np.array([self.keep, self.trust, self.miss_price])
+        self._weights = np.array([self.keep, self.trust, self.miss_price], np.float64)
 
     def act(self, decision: Decision) -> int:
         """Return the worker of smallest score, reserve its load and remember the prompt there."""

@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +107,38 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_start_worker)
         try:
-            for future in as_completed([pool.submit(_run_task, task, store) for task in tasks]):
+            with _no_interrupts():  # nor in the workers, which take over what is blocked here
+                futures = [pool.submit(_run_task, task, store) for task in tasks]
+            for future in as_completed(futures):
                 future.result()
                 advance()
         except BrokenProcessPool as error:
             raise SimulationError(f"a worker process died ({error}); out of memory? try --jobs 1") from error
         finally:
-            # After Ctrl-C or an error runs that have begun are finished and kept, the others are dropped.
-            pool.shutdown(cancel_futures=True)
+            _shut(pool)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block."""
+    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _shut(pool: ProcessPoolExecutor) -> None:
+    """Finish the runs that have begun, which are kept, and drop the others; a second Ctrl-C ends them at once."""
+    try:
+        pool.shutdown(cancel_futures=True)
+    except KeyboardInterrupt:
+        with _no_interrupts():
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            pool.shutdown()
+        raise
 
 
 def _run_live(tasks: list[Task], store: Store, advance: Callable[[], None]) -> None:

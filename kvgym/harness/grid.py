@@ -92,7 +92,7 @@ class CompareConfig:
     notes: str = option("", "text for the report")
 
     def __post_init__(self) -> None:
-        if not self.name or any(part in self.name for part in ("/", "\\", "..")):
+        if not self.name or any(part in self.name for part in ("/", "\\", "..", "\0")):
             raise ConfigError(f"name must be usable as a folder name, without separators, got {self.name!r}")
         if bool(self.cells) == bool(self.routing or self.eviction):
             raise ConfigError("give either cells, or routing and eviction")

@@ -14,7 +14,7 @@ from kvgym.harness.grid import Cell
 from kvgym.harness.run import RunResult, run
 from kvgym.harness.stats import check_warmup, summarize
 from kvgym.harness.trace import write_trace
-from kvgym.records import check_target, write_records
+from kvgym.records import check_ending, check_target, write_records
 from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.slo import SLO
 from kvgym.tables import table
@@ -71,9 +71,10 @@ def run_single(
         KVGymError: a name, a setting or the file is not acceptable.
     """
     cell, measure = single_cell(workload, cluster, routing, eviction, overrides)
-    for path in (records, trace):
+    for path, ending in ((records, ".parquet"), (trace, ".json")):
         if path is not None:
             check_target(path)
+            check_ending(path, ending)
     result = run(cell, seed)
     if records is not None:
         write_records(records, result.records)
@@ -86,8 +87,9 @@ def single_cell(
     workload: str, cluster: str, routing: str, eviction: str, overrides: Iterable[str]
 ) -> tuple[Cell, Measure]:
     """Return the cell that these names and settings describe, and how it is measured; otherwise as `run_single`."""
+    overrides = list(overrides)
     settings = _settings(workload, cluster, overrides)
-    return _cell(settings, workload, cluster, routing, eviction), Measure(settings.warmup_s, settings.slo)
+    return _cell(settings, workload, cluster, routing, eviction, overrides), Measure(settings.warmup_s, settings.slo)
 
 
 def _settings(workload: str, cluster: str, overrides: Iterable[str]) -> _Settings:
@@ -95,12 +97,12 @@ def _settings(workload: str, cluster: str, overrides: Iterable[str]) -> _Setting
     return build(_Settings, apply_overrides(given, overrides), "settings")
 
 
-def _cell(settings: _Settings, workload: str, cluster: str, routing: str, eviction: str) -> Cell:
+def _cell(settings: _Settings, workload: str, cluster: str, routing: str, eviction: str, overrides: list[str]) -> Cell:
     table("routing").load(routing)
     table("eviction").load(eviction)
-    with mistakes_in(workload):
+    with mistakes_in(workload, overrides):
         source = resolve_workload(settings.workload)
-    with mistakes_in(cluster):
+    with mistakes_in(cluster, overrides):
         fleet = resolve_cluster(settings.cluster)
     charge = settings.charge_decision_time
     names = workload, source, cluster, fleet, routing, routing

@@ -151,6 +151,8 @@ class Store:
         for name in ("totals", "notes", "timing"):
             if not isinstance(facts.get(name), dict):
                 raise ResultsError(f"{mark} is damaged (no map {name!r}); delete it to run this cell again")
+        if missing := [name for name in ("wall_s", "decisions", "decision_s") if name not in facts["timing"]]:
+            raise ResultsError(f"{mark} is damaged (no {missing[0]} in 'timing'); delete it to run this cell again")
         return read_records(parquet), facts
 
     def load_samples(self, cell: AnyCell, seed: int) -> Samples | None:

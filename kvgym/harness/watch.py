@@ -45,8 +45,9 @@ def pick_cell(
     if config is None:
         (cell, measure), seed = single_cell(**chosen, overrides=overrides), 0  # type: ignore[arg-type]
     else:
+        overrides = list(overrides)
         data = override_compare(load_config("compare", config), overrides)
-        with mistakes_in(config):
+        with mistakes_in(config, overrides):
             grid = load_compare(data)
             cells, _ = expand(grid)
         for axis, label in chosen.items():

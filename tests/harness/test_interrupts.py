@@ -103,3 +103,18 @@ def test_compare__goes_on_after_a_kill_and_after_ctrl_c(tmp_path, repo_root, uni
     assert summaries(out) == summaries(uninterrupted)
     assert (out / "report.html").read_bytes() == (uninterrupted / "report.html").read_bytes()
     assert not list(out.rglob("*.tmp"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap_s", [0.05, 0.2])
+def test_compare__a_second_ctrl_c_ends_it_at_once(tmp_path, repo_root, gap_s):
+    with start(tmp_path, repo_root) as process:
+        wait_until(lambda: (tmp_path / "out" / "records").is_dir(), 240, "it has not begun")
+        for _ in range(2):
+            time.sleep(gap_s)
+            os.killpg(process.pid, signal.SIGINT)
+        errors = process.communicate(timeout=30)[1]
+        wait_until(lambda: not alive(process.pid), 20, "worker processes are still there")
+    assert process.returncode == 130
+    assert "interrupted: " in errors
+    assert "Traceback" not in errors

@@ -51,7 +51,9 @@ class Channel:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kvgym-live", daemon=True)
         self._thread.start()
-        self._session = self._call(self._open(api_key))
+        # Polls have connections of their own: generations may take all that `live.connections` allows.
+        self._session = self._call(self._open(api_key, live.connections))
+        self._watching = self._call(self._open(api_key, 0))
         self._polls = [asyncio.run_coroutine_threadsafe(self._poll(w), self._loop) for w in range(len(urls))]
 
     def send(self, request: int, worker: int, body: dict[str, Any], delay_s: float = 0.0) -> None:
@@ -89,8 +91,8 @@ class Channel:
     def _call(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _open(self, api_key: str) -> Any:
-        return open_session(self.live, api_key)
+    async def _open(self, api_key: str, connections: int) -> Any:
+        return open_session(self.live, api_key, connections)
 
     async def _send(self, url: str, body: dict[str, Any], answer: Answer, delay_s: float) -> None:
         try:
@@ -118,7 +120,7 @@ class Channel:
         totals = []
         for url in self.urls:
             try:
-                text = await get_text(self._session, f"{url}/metrics", self.live.poll_timeout_s)
+                text = await get_text(self._watching, f"{url}/metrics", self.live.poll_timeout_s)
                 totals.append(int(counter(text, "sglang:evicted_tokens_total")))
             except Exception:
                 totals.append(-1)
@@ -130,15 +132,16 @@ class Channel:
         health, url = self.health[worker], f"{self.urls[worker]}/v1/loads"
         while True:
             try:
-                load = (await get_json(self._session, url, self.live.poll_timeout_s))["loads"][0]
+                load = (await get_json(self._watching, url, self.live.poll_timeout_s))["loads"][0]
+                running, queued = int(load["num_running_reqs"]), int(load["num_waiting_reqs"])
+                used = int(load["num_used_tokens"])
             except (aiohttp.ClientConnectorError, ConnectionError):
                 health.failed_polls, health.broken, health.up = DOWN_AFTER, True, False
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, LookupError, TypeError):
                 health.failed_polls += 1
                 health.up = health.up and health.failed_polls < DOWN_AFTER
             else:
-                health.running, health.queued = int(load["num_running_reqs"]), int(load["num_waiting_reqs"])
-                health.kv_used_tokens = int(load["num_used_tokens"])
+                health.running, health.queued, health.kv_used_tokens = running, queued, used
                 health.incarnation += health.broken
                 health.up, health.failed_polls, health.broken = True, 0, False
             await asyncio.sleep(self.live.poll_s)
@@ -150,6 +153,7 @@ class Channel:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._session.close()
+        await self._watching.close()
 
     def mark_broken(self, worker: int) -> None:
         """A request was lost at `worker`: keep it masked until a poll succeeds."""

@@ -38,15 +38,17 @@ class Answer:
     error: str = ""
 
 
-def open_session(live: LiveConfig, api_key: str) -> aiohttp.ClientSession:
-    """Return an HTTP session with the limits, timeouts and the API key of `live`; call it inside the event loop.
+def open_session(live: LiveConfig, api_key: str, connections: int) -> aiohttp.ClientSession:
+    """Return an HTTP session with the timeouts and the API key of `live`; call it inside the event loop.
+
+    At most `connections` at a time to each server, 0: any number.
 
     Each request has a connection of its own. SGLang gives an idle one up after 5 s, and a server that was stalled for
     so long does that before it reads the request that has come over it meanwhile: the request would be lost.
     """
     import aiohttp
 
-    connector = aiohttp.TCPConnector(limit=0, limit_per_host=live.connections, ssl=live.verify_tls, force_close=True)
+    connector = aiohttp.TCPConnector(limit=0, limit_per_host=connections, ssl=live.verify_tls, force_close=True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=live.connect_timeout_s, sock_read=live.stall_timeout_s)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers)
@@ -77,20 +79,27 @@ async def generate(
                 if answer.first_s < 0 and last.get("output_ids"):
                     answer.first_s = time.monotonic()
                     on_first()
+        answer.finish_s = time.monotonic()
+        _read(url, last, answer)
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         answer.outcome, answer.error = LOST, f"{url}: {type(error).__name__} {error}"
-        return answer
-    answer.finish_s = time.monotonic()
+    except (LookupError, TypeError, AttributeError) as error:
+        what = f"{type(error).__name__} {error}"
+        answer.outcome, answer.error = LOST, f"{url}: an answer unlike SGLang's ({what}): {str(last)[:200]}"
+    return answer
+
+
+def _read(url: str, last: dict[str, Any], answer: Answer) -> None:
+    """Fill in `answer` from the last event of a stream."""
     meta = last.get("meta_info") or {}
     reason = (meta.get("finish_reason") or {}).get("type")
     if reason not in ("length", "stop"):
         answer.outcome, answer.error = LOST, f"{url}: the stream ended without all its tokens ({reason})"
-        return answer
-    answer.outcome, answer.output_ids = ANSWERED, list(last["output_ids"])
+        return
     answer.cached_tokens, answer.prompt_tokens = int(meta["cached_tokens"]), int(meta["prompt_tokens"])
     answer.retractions, answer.queue_s = int(meta.get("num_retractions") or 0), float(meta.get("queue_time") or 0.0)
     answer.label = str(meta.get("weight_version", ""))
-    return answer
+    answer.outcome, answer.output_ids = ANSWERED, list(last["output_ids"])
 
 
 def _refused(url: str, status: int, text: str, answer: Answer) -> Answer:

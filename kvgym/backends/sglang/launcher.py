@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import http.client
 import json
 import os
 import secrets
@@ -259,7 +260,7 @@ def healthy(url: str, timeout_s: float = 5.0) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=timeout_s) as answer:
             return bool(answer.status == 200)
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 
@@ -276,15 +277,22 @@ def check_server(url: str, eviction: str, key: str = "") -> Server:
     except urllib.error.HTTPError as error:
         hint = "; set live.api_key_variable" if error.code in (401, 403) else ""
         raise BackendError(f"{url}/server_info answers HTTP {error.code}{hint}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise BackendError(f"cannot reach an SGLang server at {url}: {error}; is it running?") from error
+    info = info if isinstance(info, dict) else {}
+    capacity, page = info.get("max_total_num_tokens"), info.get("page_size", 1)
+    if not (isinstance(capacity, int) and capacity > 0 and isinstance(page, int) and page > 0):
+        raise BackendError(
+            f"{url}/server_info has no usable max_total_num_tokens and page_size ({capacity!r}, {page!r}): is it an "
+            f"SGLang {RELEASE} server?"
+        )
     found = str(info.get("radix_cache_backend") or info.get("radix_eviction_policy"))
     if found.removeprefix(PREFIX) != short_name(eviction):
         raise BackendError(
             f"the server at {url} evicts by {found!r}, this run asks for {eviction!r}: start it with "
             f"{' '.join(policy_flags(eviction))}"
         )
-    return Server(url, int(info["max_total_num_tokens"]), str(info.get("version", "?")), info)
+    return Server(url, capacity, str(info.get("version", "?")), info)
 
 
 def policy_flags(eviction: str) -> Sequence[str]:

@@ -29,6 +29,7 @@ from kvgym.harness.results import Results
 from kvgym.harness.stats import METRICS
 from kvgym.harness.store import write_text
 from kvgym.harness.summary import CellSummary
+from kvgym.records import check_ending
 
 _FORESTS = (
     ("p50_latency_s", "Median latency"),
@@ -49,6 +50,7 @@ def write_page(results: Results, path: Path | None = None) -> Path:
         ResultsError: a run's file is damaged, or the page cannot be written.
     """
     path = results.store.folder / "report.html" if path is None else path
+    check_ending(path, ".html")
     write_text(path, make_page(results))
     return path
 
