@@ -129,9 +129,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="output folder; default: results/train_eviction/NAME-sSEED")
     args = parser.parse_args()
     short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
+    changes = args.set + short
     try:
-        data = apply_overrides(load_config("train_eviction", args.config), args.set + short)
-        with mistakes_in(args.config, args.set):
+        data = apply_overrides(load_config("train_eviction", args.config), changes)
+        with mistakes_in(args.config, changes):
             config = load_eviction_training(data)
         folder = args.out or Path("results") / "train_eviction" / f"{config.name}-s{config.seed}"
         EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder

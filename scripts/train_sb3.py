@@ -213,9 +213,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="continue the run in the output folder")
     args = parser.parse_args()
     short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
+    changes = args.set + short
     try:
-        data = apply_overrides(load_config("train", args.config), args.set + short)
-        with mistakes_in(args.config, args.set):
+        data = apply_overrides(load_config("train", args.config), changes)
+        with mistakes_in(args.config, changes):
             config = load_training(data)
         folder = args.out or Path("results") / "train" / f"{config.name}-s{config.seed}"
         prepare(config, folder, args.resume)

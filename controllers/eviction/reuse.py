@@ -25,11 +25,10 @@ choice as in RLT (paper section 3).
 Limits. No competitive bound is proved: an adversary who changes the law of reuse faster than the counts fade makes it
 as wrong as any rule that learns. In ``kvgym theory`` it loads 1.7 to 2.1 times what the optimum does on the cyclic
 star, at any size, but up to 1.7 times on alternating hot sets, where RLT's marks lead to 1.0 to 1.3 (1.6 with four
-leaves). It starts with a guess
-(leaves that have been reused are worth more, young ones more than old ones), so the first few hundred evictions are
-those of a rule of thumb. Where each leaf is reused once, by the next turn of its session, it can only learn how long
-turns take: there LRU is about as good, and in a pool that holds nearly everything up to 0.6 points better
-(`eviction_traces`).
+leaves). It starts with a guess (leaves that have been reused are worth more, young ones more than old ones), so the
+first few hundred evictions are those of a rule of thumb. Where each leaf is reused once, by the next turn of its
+session, it can only learn how long turns take: there LRU is about as good, and in a pool that holds nearly everything
+up to 0.6 points better (`eviction_traces`).
 """
 
 from __future__ import annotations
@@ -38,10 +37,11 @@ from typing import Any
 
 import numpy as np
 
+from controllers.eviction.random_leaf import enter, leave
 from kvgym.jit import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_INSERT, drop_tail, remove_leaf
-from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.sim.policy import Policy, evict_hook, touch_hook
 from kvgym.sim.random import below, next_word, ones
 from kvgym.sim.state import Cache
 
@@ -117,18 +117,6 @@ def refresh(c: Cache, w: int) -> None:
                 if left < HOPELESS:
                     break
             m[INDEX + k * BUCKETS + b] = best
-
-
-@enter_hook
-def enter(c: Cache, w: int, s: int) -> None:
-    """Make slot s a leaf that may be drawn."""
-    leaflist.add(c, w, s, True)
-
-
-@leave_hook
-def leave(c: Cache, w: int, s: int) -> None:
-    """Slot s is none any more."""
-    leaflist.discard(c, w, s)
 
 
 def _places(classes: bool, ages: bool) -> Any:
