@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from kvgym.errors import KVGymError
+from kvgym.interrupts import EXIT_CODE, Interrupts
 
 app = typer.Typer(
     add_completion=False,
@@ -23,41 +22,27 @@ app = typer.Typer(
 
 GSP, FLEET, ROUTER, EVICTION = "gsp_small", "l40x4", "lbgr_release", "rlt"
 """What `run` and `watch` take by default."""
-_INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+_interrupts = Interrupts()
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
 
 
 def main() -> None:
-    """Run the command line; a `KVGymError` becomes one line on stderr and exit code 2."""
+    """Run the command line; a `KVGymError` becomes one line on stderr and exit code 2, Ctrl-C one and 130."""
     sys.path.append(os.getcwd())  # plug-ins named module:attr may lie in the current folder
-    try:
-        app()
-    except SystemExit as stop:
-        if stop.code == _INTERRUPTED and not isinstance(stop, _Told):  # typer ends without a word
-            print("interrupted", file=sys.stderr)
-        raise
-    except KVGymError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    except MemoryError as error:
-        told = " ".join(str(error).split())
-        print(f"error: out of memory{': ' * bool(told)}{told}; take fewer requests or workers", file=sys.stderr)
-        sys.exit(2)
-
-
-class _Told(SystemExit):
-    """Ends an interrupted command that has said what is left."""
-
-
-@contextlib.contextmanager
-def _interruptible(told: Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into one line on stderr and exit code 130."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        print(f"interrupted: {told()}", file=sys.stderr)
-        raise _Told(_INTERRUPTED) from None
+    with _interrupts.taken():
+        try:
+            app()
+        except SystemExit as stop:
+            if stop.code == EXIT_CODE:
+                _interrupts.say()  # if no command has: typer ends without a word
+            raise
+        except KVGymError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        except MemoryError as error:
+            told = " ".join(str(error).split())
+            print(f"error: out of memory{': ' * bool(told)}{told}; take fewer requests or workers", file=sys.stderr)
+            sys.exit(2)
 
 
 @app.command("list")
@@ -87,7 +72,7 @@ def run(
     """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, ...; the last line is JSON."""
     from kvgym.harness.single import run_single
 
-    with _interruptible(lambda: "the run was not finished"):
+    with _interrupts.telling(lambda: "the run was not finished"):
         result = run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace)
     _last_line(result)
 
@@ -115,7 +100,7 @@ def watch(
         chosen = {name: value or defaults[name] for name, value in chosen.items()}
     cell, measure, first = pick_cell(config, chosen, set_ or [])
     watching = Watch(cell, measure, first if seed is None else seed, Console(), speed, every)
-    with _interruptible(lambda: watching.summary):
+    with _interrupts.telling(lambda: watching.summary):
         result = watching.run()
     _last_line(result)
 
@@ -140,7 +125,7 @@ def compare(
     if seeds is not None:
         data["seeds"] = seeds
     told = "finished runs are kept, the same command continues"
-    with _interruptible(lambda: told), mistakes_in(config, set_ or []):
+    with _interrupts.telling(lambda: told), mistakes_in(config, set_ or []):
         done = run_compare(data, out, jobs, Console(stderr=True))
     print(text_tables(done.summary))
     parts = "report.html, report.md, summary.csv, summary.json, timing.csv, manifest.json, records/, samples/"
@@ -196,7 +181,7 @@ def import_(
     from kvgym.workloads.traffic import import_log
 
     console = Console(stderr=True)
-    with _interruptible(lambda: "no workload file was written"):
+    with _interrupts.telling(lambda: "no workload file was written"):
         made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
     print(f"as a workload: --workload {made}, or a YAML file with `source: imported`, `path: {made}` and more settings")
     _last_line({"out": str(made), **facts})
@@ -213,7 +198,9 @@ def serve_workers(
 
     from kvgym.harness.serve import serve
 
-    _last_line(serve(cluster, eviction, logs, Console(stderr=True)))
+    with _interrupts.telling(lambda: "no server is left"):
+        facts = serve(cluster, eviction, logs, Console(stderr=True))
+    _last_line(facts)
 
 
 @app.command()
@@ -224,7 +211,7 @@ def theory(
     """Measure competitive ratios of eviction policies against the offline optimum."""
     from kvgym.harness.theory_report import main as run_theory
 
-    with _interruptible(lambda: "nothing was measured to the end"):
+    with _interrupts.telling(lambda: "nothing was measured to the end"):
         run_theory(json_output, out)
 
 
@@ -233,7 +220,7 @@ def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JS
     """Measure engine speed, steps per second, memory and compile time."""
     from kvgym.harness.bench import main as run_bench
 
-    with _interruptible(lambda: "nothing was measured to the end"):
+    with _interrupts.telling(lambda: "nothing was measured to the end"):
         run_bench(json=json_output)
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOTTOM = {"kvgym", "kvgym.types", "kvgym.errors", "kvgym.registry", "kvgym.seeding", "kvgym.jit", "kvgym.config"}
 BOTTOM |= {"kvgym.cluster", "kvgym.schedule", "kvgym.slo", "kvgym.records", "kvgym.encoding", "kvgym.tables"}
 BOTTOM |= {"kvgym.contracts", "kvgym.jit_parts", "kvgym.jit_tuples", "kvgym.live", "kvgym.signals", "kvgym.sources"}
-BOTTOM |= {"kvgym.encoding_eviction"}
+BOTTOM |= {"kvgym.encoding_eviction", "kvgym.interrupts"}
 ALLOWED = {
     "bottom": {"bottom"},
     "workloads": {"bottom", "workloads"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from pathlib import Path
@@ -18,6 +19,8 @@ from kvgym.tables import table
 def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> dict[str, Any]:
     """Run the servers of `cluster` until SIGINT or SIGTERM; return what they were.
 
+    Either one while they still start is a `KeyboardInterrupt`, and no server is left.
+
     Raises:
         ConfigError: the cluster names no model to serve.
         BackendError: a server does not start.
@@ -26,9 +29,7 @@ def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> d
     if fleet.live is None or not fleet.live.model:
         raise ConfigError(f"cluster {cluster!r} has no live.model, so there is nothing to start")
     table("eviction").load(eviction)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -37,5 +38,6 @@ def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> d
         say(f"attach with  live: {{urls: [{', '.join(running.urls)}]}}")
         say("Ctrl-C stops them")
         facts = {"urls": running.urls, "capacity_tokens": [server.capacity_tokens for server in running.servers]}
-        stop.wait()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
     return facts

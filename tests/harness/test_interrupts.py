@@ -106,7 +106,7 @@ def test_compare__goes_on_after_a_kill_and_after_ctrl_c(tmp_path, repo_root, uni
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gap_s", [0.05, 0.2])
+@pytest.mark.parametrize("gap_s", [0.01, 0.2])
 def test_compare__a_second_ctrl_c_ends_it_at_once(tmp_path, repo_root, gap_s):
     with start(tmp_path, repo_root) as process:
         wait_until(lambda: (tmp_path / "out" / "records").is_dir(), 240, "it has not begun")

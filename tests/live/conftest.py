@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -120,6 +121,25 @@ def replayed(live: LiveBackend, workload: Workload) -> Workload:
     return Workload("replay", forest, requests, workload.heads, workload.clients)
 
 
+def writers(folder: Path) -> list[str]:
+    """Return the names of the processes whose output goes to `folder`: SGLang's hide their environment and command."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(entry / "fd" / "2").startswith(f"{folder}/"):
+                found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
+        except OSError:
+            continue
+    return found
+
+
+def wait_gone(folder: Path, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while left := writers(folder):
+        assert time.monotonic() < end, f"still there: {left}"
+        time.sleep(0.2)
+
+
 @pytest.fixture(scope="session")
 def tools() -> Any:
     """Return the helpers of this file: test modules can't import a conftest."""
@@ -129,6 +149,8 @@ def tools() -> Any:
         text_workload = staticmethod(text_workload)
         replayed = staticmethod(replayed)
         simulated = SimulatedBackend
+        writers = staticmethod(writers)
+        wait_gone = staticmethod(wait_gone)
 
     return Tools
 

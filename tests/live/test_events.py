@@ -19,7 +19,7 @@ def test_events__foretell_cached_tokens_after_evictions_and_across_runs(
 ) -> None:
     fields = {"groups": 12, "prompts_per_group": 6, "lens": [300, 500], "output_tokens": 4, "clients": 1}
     workload = resolve_workload({"source": "gsp", "rate_rps": None, **fields}).generate(3, 16)
-    workload.requests["think_s"] = 0.05  # events come a little after the answer
+    workload.requests["think_s"] = 0.1  # events come a little after the answer
     for seed in range(2):
         backend = open_backend(workload, make_cluster(page_size=16), "lru", seed, EVENTS)
         known: dict[int, int] = {}

@@ -17,12 +17,12 @@ LEAST = 500
 
 
 def gsp(page_size: int, tools: Any, data_dir: Any) -> Workload:
-    fields = {"groups": 32, "prompts_per_group": 16, "lens": [80, 240, 400], "output_tokens": 4, "clients": 1}
+    fields = {"groups": 32, "prompts_per_group": 16, "lens": [80, 240, 400], "output_tokens": 3, "clients": 1}
     return resolve_workload({"source": "gsp", "rate_rps": None, **fields}).generate(3, page_size)
 
 
 def sharegpt(page_size: int, tools: Any, data_dir: Any) -> Workload:
-    """ShareGPT's conversations with token ids folded into the tiny vocabulary, answers of at most 6 tokens."""
+    """ShareGPT's conversations with token ids folded into the tiny vocabulary, answers of at most 3 tokens."""
     source = resolve_workload({"source": "sharegpt", "requests": 700, "clients": 1})
     made = source.generate(0, 1)
     prompts, outputs, sessions = [], [], []
@@ -30,7 +30,7 @@ def sharegpt(page_size: int, tools: Any, data_dir: Any) -> Workload:
         ids = made.forest.materialise(int(row["prompt_node"]), int(row["prompt_tokens"]), 1 << 31) % 990 + 5
         if len(ids) <= 1500 and len(prompts) < 520:
             prompts.append(ids.tolist())
-            outputs.append(min(int(row["output_tokens"]), 6))
+            outputs.append(min(int(row["output_tokens"]), 3))
             sessions.append(len(sessions))
     return tools.text_workload(prompts, outputs, page_size)
 

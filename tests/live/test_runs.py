@@ -65,25 +65,6 @@ def marks(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "out" / "records").glob("gsp-real-*.json")}
 
 
-def writers(folder: Path) -> list[str]:
-    """Return the names of the processes whose output goes to `folder`: SGLang's hide their environment and command."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(entry / "fd" / "2").startswith(f"{folder}/"):
-                found.append(f"{entry.name} {(entry / 'comm').read_text().strip()}")
-        except OSError:
-            continue
-    return found
-
-
-def wait_gone(folder: Path, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while left := writers(folder):
-        assert time.monotonic() < end, f"still there: {left}"
-        time.sleep(0.2)
-
-
 @pytest.fixture
 def attached(make_cluster: Any) -> dict[str, Any]:
     """Return a cluster of the two servers that are up, as plain data."""
@@ -97,14 +78,14 @@ def plain(cluster: ClusterConfig) -> dict[str, Any]:
 
 
 def test_killed__goes_on_per_cell_and_shows_both_kinds_side_by_side(
-    attached: dict[str, Any], tmp_path: Path, repo_root: Path
+    attached: dict[str, Any], tools: Any, tmp_path: Path, repo_root: Path
 ) -> None:
     process = start(tmp_path, repo_root, attached, CELLS)
     wait_until(lambda: len(marks(tmp_path)) >= 1 and lines(tmp_path) >= 3, process)  # in the second run
-    wait_until(lambda: any("router" in name for name in writers(tmp_path)), process)
+    wait_until(lambda: any("router" in name for name in tools.writers(tmp_path)), process)
     process.kill()
     process.wait()
-    wait_gone(tmp_path)
+    tools.wait_gone(tmp_path)
     finished = marks(tmp_path)
     assert 1 <= len(finished) < 4
     process = start(tmp_path, repo_root, attached, CELLS)
@@ -126,7 +107,7 @@ def test_killed__goes_on_per_cell_and_shows_both_kinds_side_by_side(
     assert theirs[4].split("/")[0].strip() == "-"
     assert float(theirs[4].split("/")[1]) > 10
     assert float(theirs[6].split("/")[1]) < 1.5  # round robin: the work is at both, whoever has chosen
-    assert not writers(tmp_path)
+    assert not tools.writers(tmp_path)
 
 
 def test_journal__has_every_request_that_has_ended(
@@ -146,7 +127,7 @@ def test_journal__has_every_request_that_has_ended(
 
 
 def test_two_at_once__each_starts_its_own_and_ctrl_c_of_one_leaves_the_other_alone(
-    make_cluster: Any, tmp_path: Path, repo_root: Path
+    make_cluster: Any, tools: Any, tmp_path: Path, repo_root: Path
 ) -> None:
     own, folders = plain(make_cluster(workers=1)), [tmp_path / "goes_on", tmp_path / "interrupted"]
     for folder in folders:
@@ -157,8 +138,8 @@ def test_two_at_once__each_starts_its_own_and_ctrl_c_of_one_leaves_the_other_alo
     os.killpg(second.pid, signal.SIGINT)
     assert second.wait(timeout=60) != 0
     assert "Traceback" not in (folders[1] / "errors.txt").read_text()
-    wait_gone(folders[1])
+    tools.wait_gone(folders[1])
     assert lines(folders[1]) >= 20
     assert first.wait(timeout=300) == 0, (folders[0] / "errors.txt").read_text()
     assert len(marks(folders[0])) == 2
-    assert not writers(folders[0])
+    assert not tools.writers(folders[0])

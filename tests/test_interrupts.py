@@ -1,0 +1,96 @@
+"""The first Ctrl-C ends a command in good order, the second ends it at once, wherever it comes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+BEGIN = """
+import multiprocessing, signal, sys, time
+from kvgym.interrupts import Interrupts
+
+def ctrl_c(raised=signal.raise_signal, number=signal.SIGINT):
+    raised(number)
+
+def child():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    time.sleep(60)
+
+interrupts = Interrupts()
+"""
+
+
+def ended(code: str) -> tuple[int, str, str]:
+    """Return exit code, stdout and stderr of a process that runs the code."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + textwrap.dedent(code)], capture_output=True, text=True, timeout=30, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_one__ends_in_good_order_and_says_what_is_left():
+    code = """
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        try:
+            ctrl_c()
+        finally:
+            print("cleaned up")
+    """
+    assert ended(code) == (130, "cleaned up\n", "interrupted: half of it\n")
+
+
+def test_two__the_second_ends_it_at_once_with_its_processes():
+    code = """
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        try:
+            ctrl_c()
+        finally:
+            ctrl_c()
+            print("never")
+    """
+    assert ended(code) == (130, "", "interrupted: half of it\n")
+
+
+@pytest.mark.parametrize("taken_apart", [False, True])
+def test_two__the_second_after_the_end(taken_apart):
+    code = f"""
+    class Late:
+        def __del__(self, ctrl_c=ctrl_c):
+            ctrl_c()
+
+    if {taken_apart}:
+        late = Late()  # deleted when Python has given up its handlers
+    try:
+        with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+            ctrl_c()
+    except SystemExit:
+        if not {taken_apart}:
+            ctrl_c()
+        raise
+    """
+    assert ended(code) == (130, "", "interrupted: half of it\n")
+
+
+def test_none__python_has_its_handler_back():
+    code = """
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+    """
+    assert ended(code) == (0, "", "")
+
+
+def test_ignored__stays_ignored_as_in_a_background_job():
+    code = """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        ctrl_c()
+        print("goes on")
+    """
+    assert ended(code) == (0, "goes on\n", "")
