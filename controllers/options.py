@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from typing import Any
 
 from kvgym.errors import ConfigError
 
+_MOST = 1e12
+"""Far above what makes sense; products of more overflow, which would be seen only in mid-run."""
 
-def number(name: str, value: Any, low: float, high: float = math.inf, *, open_low: bool = False) -> None:
-    """Check that `value` is a finite number in low..high (`open_low`: above `low`).
+
+def number(name: str, value: Any, low: float, high: float = _MOST, *, open_low: bool = False) -> None:
+    """Check that `value` is a number in low..high (`open_low`: above `low`).
 
     Raises:
         ConfigError: it is not.
     """
-    fit = not isinstance(value, bool) and isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    fit = not isinstance(value, bool) and isinstance(value, int | float)
     if not fit or not low <= value <= high or (open_low and value == low):
-        bounds = f"{'>' if open_low else '>='} {low:g}" + (f" and <= {high:g}" if high < math.inf else "")
+        at_most = f" and <= {high:g}" if high < _MOST or (fit and value > high) else ""
+        bounds = f"{'>' if open_low else '>='} {low:g}{at_most}"
         raise ConfigError(f"{name} must be a number {bounds}, got {value!r}")
 
 

@@ -102,7 +102,7 @@ class LBGRRelease(RoutingController):
         evict_every_s: float = 60.0,
     ) -> None:
         for name, value in (("ms_per_char", ms_per_char), ("margin_ms", margin_ms), ("p0", p0)):
-            options.number(name, value, 0, 1e12)
+            options.number(name, value, 0)
         options.whole("parts", parts, 1)
         options.whole("keep", keep, 0)
         options.number("keep", keep, 0, parts)

@@ -148,12 +148,12 @@ def _prompt(request: Row) -> str | np.ndarray:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
         request = Row(request.where, {name: value[0]})  # a batch of one
         value = value[0]
-    if name == "messages":
+    if name == "messages" and value != []:
         return render(request.nested(name), request.data.get("tools"))
+    if not value and isinstance(value, str | list):
+        raise request.error(name, "a prompt that is not empty")
     if not isinstance(value, str):
         return _ids(request, name)
-    if not value:
-        raise request.error(name, "a prompt that is not empty")
     return _uncut(request, name, value)
 
 
@@ -172,8 +172,6 @@ def _ids(row: Row, name: str) -> np.ndarray:
         raise row.error(name, "one prompt (a batch has to be written as one row per prompt)")
     if not isinstance(value, list) or not all(type(item) is int and 0 <= item <= _MOST_ID for item in value):
         raise row.error(name, f"a list of token ids in 0..{_MOST_ID}, or text")
-    if not value:
-        raise row.error(name, "a prompt that is not empty")
     return np.array(value, np.int64)
 
 

@@ -46,6 +46,8 @@ def test_controllers__say_what_is_allowed(name, values, message):
 def test_number__bounds():
     options.number("x", 0, 0, 1)
     options.number("x", 1.0, 0, 1)
+    with pytest.raises(ConfigError, match=r"x must be a number >= 0 and <= 1e\+12, got 1e\+308"):
+        options.number("x", 1e308, 0)
     with pytest.raises(ConfigError, match="x must be a number > 0 and <= 1, got 0"):
         options.number("x", 0, 0, 1, open_low=True)
 

@@ -89,6 +89,7 @@ def test_read_entry__an_answer_that_is_only_counted_is_no_empty_one():
         ({}, "expected a prompt in one of the fields input_ids, messages, prompt, text, got an empty object"),
         ({"obj": {"rid": "1"}}, "SGLang logs prompts at --log-requests-level 3"),
         ({"messages": "Hi"}, "messages must be a list, got 'Hi'"),
+        ({"messages": []}, "messages must be a prompt that is not empty"),
         ({"prompt": ["a", "b"]}, "prompt must be one prompt (a batch has to be written as one row per prompt)"),
         ({"prompt": ""}, "prompt must be a prompt that is not empty"),
         ({"input_ids": []}, "input_ids must be a prompt that is not empty"),
