@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
 from kvgym.backends.base import Progress
+from kvgym.backends.crew import Crew
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.errors import SimulationError
 from kvgym.sim.growth import grow
 from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import BROKEN, DECIDE, FINISHED, GROW
-
-_FEW = 8
-"""Fewer episodes than this are not worth waking a thread for."""
 
 
 class SimulatedBatch:
@@ -37,7 +35,8 @@ class SimulatedBatch:
         workers = backends[0].cluster.workers
         self.out = episodes.new_out(len(backends), workers)
         self._seen = [np.zeros((SIGNALS, workers), np.int64) for _ in range(threads)]
-        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._crew = Crew(threads - 1)
+        self._all = np.array_split(np.arange(len(backends)), threads)
         for i, backend in enumerate(backends):
             self.replace(i, backend)
 
@@ -47,24 +46,23 @@ class SimulatedBatch:
         self._api.put(self._rows, i, backend.episode())
         self.out.progress[i] = (*backend.progress(), backend.engine.ended)
 
-    def advance(self, chosen: np.ndarray, route: np.ndarray) -> None:
-        """Send the pending requests of the `chosen` episodes to `route`, and run each to its next decision or its end.
+    def advance(self, route: np.ndarray) -> None:
+        """Send the pending request of every episode to its `route`, and run each to its next decision or its end.
 
-        The results are in `out` (see `kvgym.sim.episodes.Out`): rows of other episodes stay as they were.
+        The results are in `out` (see `kvgym.sim.episodes.Out`).
 
         Args:
-            chosen: numbers of episodes, int64.
-            route: worker for each of all episodes, int64 (episodes,); it is overwritten.
+            route: worker for each of the episodes, int64 (episodes,); it is overwritten.
 
         Raises:
             SimulationError: an invariant of an episode is broken.
         """
-        while len(chosen):
-            self._run(chosen, route)
-            codes = self.out.code[chosen]
-            chosen = chosen[(codes != DECIDE) & (codes != FINISHED)]
+        self._run(self._all, route)
+        while (waiting := (self.out.code != DECIDE) & (self.out.code != FINISHED)).any():
+            chosen = np.flatnonzero(waiting)
             for i in chosen.tolist():
                 self._make_room(i)
+            self._run([chosen], route)
 
     def progress(self) -> tuple[Progress, np.ndarray]:
         """Return where each episode stands: time and integrals, float64 (episodes,), and requests that have ended."""
@@ -73,25 +71,14 @@ class SimulatedBatch:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._crew.close()
 
-    def _run(self, chosen: np.ndarray, route: np.ndarray) -> None:
-        """Make one compiled call per thread, the first one in this thread."""
+    def _run(self, parts: list[np.ndarray], route: np.ndarray) -> None:
+        """Make one compiled call for each part, the numbers of its episodes, int64: one thread each."""
         first = self._backends[0]
         common = (self._rows, self._verbs, first.engine.bound, first.exact)
-
-        def call(part: np.ndarray, seen: np.ndarray) -> None:
-            self._api.advance(*common, part, route, seen, self.out)
-
-        if self._pool is None or len(chosen) < _FEW:
-            call(chosen, self._seen[0])
-            return
-        parts = np.array_split(chosen, len(self._seen))
-        running = [self._pool.submit(call, *each) for each in zip(parts[1:], self._seen[1:], strict=True)]
-        call(parts[0], self._seen[0])
-        for each in running:
-            each.result()
+        calls = zip(parts, self._seen, strict=False)
+        self._crew.do([partial(self._api.advance, *common, part, route, seen, self.out) for part, seen in calls])
 
     def _make_room(self, i: int) -> None:
         """Enlarge what has become too small in episode i."""

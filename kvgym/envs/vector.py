@@ -192,7 +192,7 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         route, wrong = self._routes(actions)
         self._invalid += wrong
         before, had_ended = batch.progress()
-        batch.advance(np.arange(self.num_envs), route)
+        batch.advance(route)
         after, ended = batch.progress()
         reward, terms = self._reward.of_many(before, after, lambda i: self._envs[i].backend.completions())
         infos = {
@@ -216,7 +216,7 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
 
     def _routes(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the worker for each copy, int64, and where the action was none, bool; every worker may be chosen."""
-        if not np.issubdtype(actions.dtype, np.integer):
+        if actions.dtype.kind not in "iu":
             actions = np.array([as_index(action) for action in actions.tolist()])
         wrong = (actions < 0) | (actions >= self._workers)
         return np.where(wrong, 0, actions).astype(np.int64), wrong
@@ -251,7 +251,8 @@ def _stacked(observations: Sequence[Observation]) -> Observation:
 def _everywhere(infos: Infos) -> Infos:
     """Return `infos` with masks, as gymnasium has them, that say that every copy has every key."""
     one = next(iter(infos.values()))
-    return infos | {f"_{name}": np.ones(len(one), bool) for name in infos}
+    masks = np.ones((len(infos), len(one)), bool)  # one array for all of them: they cost as much as a few copies
+    return infos | {f"_{name}": mask for name, mask in zip(infos, masks, strict=True)}
 
 
 def info_of(infos: Infos, i: int) -> Infos:

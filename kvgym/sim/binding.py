@@ -1,12 +1,13 @@
 """A policy's hooks as plain memory, so that a call from Python does not look the compiled functions up again.
 
 numba resolves a first-class function argument through Python at every call: some 50 microseconds for each hook, more
-than a whole step of the engine. `bind` does it once and keeps the resolved values; `hooks_of` reads them back inside
-compiled code for nothing. The words live no longer than the policy that they came from (see `words`).
+than a whole step of the engine. `bind` does it once for each policy and keeps the resolved values; `hooks_of` reads
+them back inside compiled code for nothing. The words live no longer than the hooks that they came from (see `words`).
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,14 @@ if JIT_ON:
 
 def bind(policy: Policy) -> Any:
     """Return the hooks of `policy` in the form that entry points take; keep the policy as long as this is used."""
-    if not JIT_ON:
-        return Hooks(policy.enter, policy.leave, policy.touch, policy.evict)
+    hooks = Hooks(policy.enter, policy.leave, policy.touch, policy.evict)
+    return _words_of(hooks) if JIT_ON else hooks
+
+
+@lru_cache(maxsize=64)
+def _words_of(hooks: Hooks) -> np.ndarray:
     words = np.zeros(SIZE, np.int64)
-    _bind(words, policy.enter, policy.leave, policy.touch, policy.evict)
+    _bind(words, *hooks)
     return words
 
 

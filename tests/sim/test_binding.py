@@ -54,3 +54,11 @@ def test_bind__each_hook_is_called_with_its_arguments_and_policies_stay_apart():
 def test_bind__works_for_every_policy():
     words = {name: bytes(np.asarray(bind(EVICTION.load(name)))) for name in EVICTION} if JIT_ON else {}
     assert len(set(words.values())) == len(words)
+
+
+def test_bind__once_for_each_policy():
+    one, other = (Policy(**write(place)) for place in (0, 4))
+    same = Policy(one.enter, one.leave, one.touch, one.evict, memory=1)
+    assert list(bind(one)) == list(bind(same))
+    assert (bind(one) is bind(same)) == JIT_ON
+    assert list(bind(one)) != list(bind(other))
