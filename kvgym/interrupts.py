@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 EXIT_CODE = 130
 """Exit code after Ctrl-C, as shells give it: 128 + SIGINT."""
-_SHOW_CURSOR = "\033[?25h"
+_SHOW_CURSOR = b"\033[?25h"
 
 
 class Interrupts:
@@ -24,15 +24,19 @@ class Interrupts:
     processes that this one has started with `multiprocessing`, says what the first would have said, and exits.
     """
 
+    _told: Callable[[], str]
+    _interrupted: bool  # once
+    _said: bool  # what is left, or it is being said
+    _saying: bool
+    _hurried: bool  # a second time, while it was being said
+
     def __init__(self) -> None:
-        self._told: Callable[[], str] = str
-        self._interrupted = False
-        self._said = False
+        self._begin()
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Take SIGINT within the block, unless whoever started this process has it ignored or handled otherwise."""
-        self._told, self._interrupted, self._said = str, False, False
+        self._begin()
         before = signal.getsignal(signal.SIGINT)
         if before is not signal.default_int_handler:
             yield
@@ -57,10 +61,20 @@ class Interrupts:
 
     def say(self) -> None:
         """Say once, in one line on stderr, that this was interrupted and what is left."""
-        if not self._said:
-            self._said = True
+        if self._said:
+            return
+        self._saying = self._said = True
+        try:
             told = self._told()
-            print(f"interrupted: {told}" if told else "interrupted", file=sys.stderr, flush=True)
+            _write_line(f"interrupted: {told}" if told else "interrupted")
+        finally:
+            self._saying = False
+        if self._hurried:
+            self._end()
+
+    def _begin(self) -> None:
+        self._told = str
+        self._interrupted = self._said = self._saying = self._hurried = False
 
     def _on_signal(self, *_: Any) -> None:
         if not self._interrupted:
@@ -68,10 +82,22 @@ class Interrupts:
             # The interpreter gives up its handlers before it takes itself apart; a second one would kill it there.
             atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
             raise KeyboardInterrupt
+        if self._saying:
+            self._hurried = True  # as soon as the line is written
+        else:
+            self._end()
+
+    def _end(self) -> NoReturn:
         for worker in multiprocessing.active_children():
             worker.kill()
+        self.say()
         if sys.stderr.isatty():
-            sys.stderr.write(_SHOW_CURSOR)  # a progress bar has hidden it
-        with contextlib.suppress(RuntimeError):  # it came while a line was being written
-            self.say()
+            os.write(sys.stderr.fileno(), _SHOW_CURSOR)  # a progress bar has hidden it
         os._exit(EXIT_CODE)
+
+
+def _write_line(line: str) -> None:
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except RuntimeError:  # the signal has come while something else was written there
+        os.write(sys.stderr.fileno(), f"\n{line}\n".encode())

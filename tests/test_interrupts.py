@@ -56,6 +56,36 @@ def test_two__the_second_ends_it_at_once_with_its_processes():
     assert ended(code) == (130, "", "interrupted: half of it\n")
 
 
+@pytest.mark.parametrize("while_writing", ["telling", "another line"])
+def test_two__the_second_while_something_is_written(while_writing):
+    code = f"""
+    class Stream:
+        def __init__(self):
+            self.inner, self.times = sys.stderr, 0
+
+        def write(self, text):
+            self.times += 1
+            if self.times == 1:
+                ctrl_c()  # the second, while the first is told; or the first, while something else is written
+                if "{while_writing}" == "another line":
+                    raise AssertionError("the first comes through")
+            elif "{while_writing}" == "another line" and self.times == 2:
+                raise RuntimeError("reentrant call")
+            return self.inner.write(text)
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    sys.stderr = Stream()
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        if "{while_writing}" == "telling":
+            ctrl_c()
+        print("never whole", file=sys.stderr)
+    """
+    code, out, err = ended(code)
+    assert (code, out, err.strip()) == (130, "", "interrupted: half of it")
+
+
 @pytest.mark.parametrize("taken_apart", [False, True])
 def test_two__the_second_after_the_end(taken_apart):
     code = f"""
