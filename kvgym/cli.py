@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from kvgym.errors import KVGymError
-from kvgym.interrupts import EXIT_CODE, Interrupts
+from kvgym.interrupts import Interrupts
 
 app = typer.Typer(
     add_completion=False,
@@ -29,20 +29,16 @@ Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting,
 def main() -> None:
     """Run the command line; a `KVGymError` becomes one line on stderr and exit code 2, Ctrl-C one and 130."""
     sys.path.append(os.getcwd())  # plug-ins named module:attr may lie in the current folder
-    with _interrupts.taken():
-        try:
+    try:
+        with _interrupts.taken():
             app()
-        except SystemExit as stop:
-            if stop.code == EXIT_CODE:
-                _interrupts.say()  # if no command has: typer ends without a word
-            raise
-        except KVGymError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
-        except MemoryError as error:
-            told = " ".join(str(error).split())
-            print(f"error: out of memory{': ' * bool(told)}{told}; take fewer requests or workers", file=sys.stderr)
-            sys.exit(2)
+    except KVGymError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError as error:
+        told = " ".join(str(error).split())
+        print(f"error: out of memory{': ' * bool(told)}{told}; take fewer requests or workers", file=sys.stderr)
+        sys.exit(2)
 
 
 @app.command("list")
@@ -198,7 +194,7 @@ def serve_workers(
 
     from kvgym.harness.serve import serve
 
-    with _interrupts.telling(lambda: "no server is left"):
+    with _interrupts.telling(lambda: "its servers are stopped"):
         facts = serve(cluster, eviction, logs, Console(stderr=True))
     _last_line(facts)
 

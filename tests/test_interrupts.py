@@ -56,6 +56,60 @@ def test_two__the_second_ends_it_at_once_with_its_processes():
     assert ended(code) == (130, "", "interrupted: half of it\n")
 
 
+def test_one__where_python_ignores_it():
+    code = """
+    class Late:
+        def __del__(self, ctrl_c=ctrl_c):
+            ctrl_c()
+
+    late = Late()
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        del late
+        time.sleep(20)
+        print("never")
+    """
+    assert ended(code) == (130, "", "interrupted: half of it\n")
+
+
+def test_one__that_turns_into_another_exception():
+    code = """
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        try:
+            ctrl_c()
+        except KeyboardInterrupt:
+            raise RuntimeError("no compiled object yet")
+    """
+    assert ended(code) == (130, "", "interrupted: half of it\n")
+
+
+def test_other_exceptions__pass():
+    code = """
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        raise RuntimeError("not interrupted")
+    """
+    code, _, err = ended(code)
+    assert code == 1
+    assert err.endswith("RuntimeError: not interrupted\n")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_held__until_the_end_of_the_block(times):
+    code = f"""
+    from kvgym.interrupts import held
+
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        try:
+            with held():
+                for _ in range({times}):
+                    ctrl_c()
+                print("whole", flush=True)
+        finally:
+            print("in good order", flush=True)
+    """
+    out = "whole\n" if times == 2 else "whole\nin good order\n"
+    assert ended(code) == (130, out, "interrupted: half of it\n")
+
+
 @pytest.mark.parametrize("while_writing", ["telling", "another line"])
 def test_two__the_second_while_something_is_written(while_writing):
     code = f"""

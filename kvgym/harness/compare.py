@@ -27,6 +27,7 @@ from kvgym.harness.results import read_results
 from kvgym.harness.run import check_oracle, make_controller, run
 from kvgym.harness.store import Store
 from kvgym.harness.summary import Summary
+from kvgym.interrupts import held
 
 Task = tuple[Cell, int]
 
@@ -121,22 +122,14 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
     """Hold Ctrl-C back until the end of the block, from processes that it starts, too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python interrupts the main thread only
-        return
     resource_tracker.ensure_running()  # its start would let Ctrl-C through again
-    came: list[int] = []
-    # Other threads take what is blocked in this one, and the handler runs here all the same; new processes inherit
-    # what is blocked, and no handler.
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        signal.raise_signal(signal.SIGINT)
+    # Other threads take what is blocked in this one, hence `held`; new processes inherit what is blocked.
+    with held():
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _shut(pool: ProcessPoolExecutor) -> None:

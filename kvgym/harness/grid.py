@@ -20,9 +20,9 @@ from kvgym.workloads.base import WorkloadSource
 from kvgym.workloads.rows import locate
 
 SIMULATED = "simulated"
+"""The backend whose runs can be repeated to the last bit."""
 _MOST_SEEDS = 1_000_000
 """A larger number is a slip: every run has files of its own."""
-"""The backend whose runs can be repeated to the last bit."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class CompareConfig:
             raise ConfigError("give either cells, or routing and eviction")
         if not self.cells and not (self.routing and self.eviction):
             raise ConfigError("routing and eviction must both name at least one entry")
-        if not isinstance(self.seeds, tuple) and self.seeds > _MOST_SEEDS:
-            raise ConfigError(f"seeds must be at most {_MOST_SEEDS:,}, or a list of seeds, got {self.seeds}")
+        if not isinstance(self.seeds, tuple) and not 1 <= self.seeds <= _MOST_SEEDS:
+            raise ConfigError(f"seeds must be 1 to {_MOST_SEEDS:,}, or a list of seeds, got {self.seeds}")
         if not (self.workloads and self.clusters and self.seed_list):
             raise ConfigError("workloads, clusters and seeds must not be empty")
         if min(self.seed_list) < 0 or len(set(self.seed_list)) != len(self.seed_list):

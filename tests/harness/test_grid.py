@@ -69,8 +69,10 @@ def test_config__round_trips_to_plain_data():
     [
         ({"routing": []}, "routing and eviction must both name"),
         ({"cells": [{"routing": "random", "eviction": "lru"}]}, "either cells, or routing and eviction"),
-        ({"seeds": 0}, "must not be empty"),
-        ({"seeds": 10**11}, "seeds must be at most 1,000,000, or a list of seeds, got 100000000000"),
+        ({"seeds": []}, "must not be empty"),
+        ({"seeds": 0}, "seeds must be 1 to 1,000,000, or a list of seeds, got 0"),
+        ({"seeds": -3}, "or a list of seeds, got -3"),
+        ({"seeds": 10**11}, "seeds must be 1 to 1,000,000, or a list of seeds, got 100000000000"),
         ({"seeds": [1, 1]}, "distinct"),
         ({"seeds": [-1]}, "not negative"),
         ({"warmup_s": -1}, "warmup_s must not be negative"),

@@ -25,8 +25,8 @@ seeds: 4
 RUNS = 24
 
 
-def start(folder: Path, root: Path) -> subprocess.Popen:
-    (folder / "tiny.yaml").write_text(CONFIG)
+def start(folder: Path, root: Path, config: str = CONFIG) -> subprocess.Popen:
+    (folder / "tiny.yaml").write_text(config)
     command = [sys.executable, "-m", "kvgym", "compare", "tiny.yaml", "--jobs", "2", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -108,7 +108,8 @@ def test_compare__goes_on_after_a_kill_and_after_ctrl_c(tmp_path, repo_root, uni
 @pytest.mark.slow
 @pytest.mark.parametrize("gap_s", [0.01, 0.2])
 def test_compare__a_second_ctrl_c_ends_it_at_once(tmp_path, repo_root, gap_s):
-    with start(tmp_path, repo_root) as process:
+    long = CONFIG.replace("prompts_per_group: 16", "prompts_per_group: 60_000")  # runs of a minute and more
+    with start(tmp_path, repo_root, long) as process:
         wait_until(lambda: (tmp_path / "out" / "records").is_dir(), 240, "it has not begun")
         for _ in range(2):
             time.sleep(gap_s)

@@ -24,6 +24,7 @@ from kvgym.backends.sglang.plugin import FILE_VARIABLE, LEARNED, PREFIX, short_n
 from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
 from kvgym.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
+from kvgym.interrupts import held
 from kvgym.live import LiveConfig
 from kvgym.tables import table
 
@@ -104,18 +105,19 @@ class Fleet:
         command, environment = server_command(
             self.cluster, self.eviction, worker, self.ports[worker], self._label(worker)
         )
-        with (self.logs / f"worker-{worker}.log").open("ab") as log:
+        # A Ctrl-C in between would leave a server that nobody knows of.
+        with (self.logs / f"worker-{worker}.log").open("ab") as log, held():
             try:
                 process = subprocess.Popen(
                     command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
                 )
             except OSError as error:
                 raise BackendError(f"cannot run {command[0]}: {error.strerror}; set live.python") from error
-        if worker < len(self._processes):
-            self._processes[worker] = process
-        else:
-            self._processes.append(process)
-        self._guard.watch(process.pid)
+            if worker < len(self._processes):
+                self._processes[worker] = process
+            else:
+                self._processes.append(process)
+            self._guard.watch(process.pid)
 
     def group(self, worker: int) -> int:
         """Return the process group of a worker, for signals."""
