@@ -51,7 +51,8 @@ class Interrupts:
     """
 
     _told: Callable[[], str]
-    _interrupted: bool  # once
+    _came: bool  # a first time
+    _interrupted: bool  # and was not ignored
     _said: bool  # what is left, or it is being said
     _saying: bool
     _hurried: bool  # a second time, while it was being said
@@ -75,12 +76,12 @@ class Interrupts:
                 self.say()  # if no command has: typer ends without a word
             raise
         except BaseException:
-            if not self._interrupted:
+            if not self._came:
                 raise
             self.say()
             raise SystemExit(EXIT_CODE) from None
         finally:
-            if ours and not self._interrupted:  # else the second ends it still
+            if ours and not self._came:  # else the second ends it still
                 signal.signal(signal.SIGINT, before)
                 sys.unraisablehook = hook
 
@@ -94,7 +95,7 @@ class Interrupts:
             self.say()
             raise SystemExit(EXIT_CODE) from None
         except Exception:
-            if self._interrupted:
+            if self._came:
                 self.say()
             raise
         self._told = str
@@ -115,7 +116,7 @@ class Interrupts:
 
     def _begin(self) -> None:
         self._told = str
-        self._interrupted = self._said = self._saying = self._hurried = False
+        self._came = self._interrupted = self._said = self._saying = self._hurried = False
 
     def _line(self) -> str:
         try:
@@ -125,8 +126,8 @@ class Interrupts:
         return f"interrupted: {told}" if told else "interrupted"
 
     def _on_signal(self, *_: Any) -> None:
-        if not self._interrupted:
-            self._interrupted = True
+        if not self._interrupted and not self._said:
+            self._came = self._interrupted = True
             # The interpreter gives up its handlers before it takes itself apart; a second one would kill it there.
             atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
             raise KeyboardInterrupt

@@ -82,6 +82,20 @@ def test_one__that_turns_into_another_exception():
     assert ended(code) == (130, "", "interrupted: half of it\n")
 
 
+def test_one__that_is_ignored_and_followed_by_another_exception():
+    code = """
+    class Late:
+        def __del__(self, ctrl_c=ctrl_c):
+            ctrl_c()
+
+    late = Late()
+    with interrupts.taken(), interrupts.telling(lambda: "half of it"):
+        del late
+        raise RuntimeError("no compiled object yet")
+    """
+    assert ended(code) == (130, "", "interrupted: half of it\n")
+
+
 def test_other_exceptions__pass():
     code = """
     with interrupts.taken(), interrupts.telling(lambda: "half of it"):
