@@ -87,18 +87,10 @@ class Interrupts:
 
     @contextlib.contextmanager
     def telling(self, told: Callable[[], str]) -> Iterator[None]:
-        """Say `told()`, what is left of an interrupted block, and turn the Ctrl-C into exit code 130."""
+        """Let `told()` say what is left if the block is interrupted."""
         self._told = told
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.say()
-            raise SystemExit(EXIT_CODE) from None
-        except Exception:
-            if self._came:
-                self.say()
-            raise
-        self._told = str
+        yield
+        self._told = str  # not if it was: `taken` asks for it then
 
     def say(self) -> None:
         """Say once, in one line on stderr, that this was interrupted and what is left."""

@@ -15,6 +15,10 @@ from kvgym.interrupts import Interrupts
 def ctrl_c(raised=signal.raise_signal, number=signal.SIGINT):
     raised(number)
 
+class Late:
+    def __del__(self, ctrl_c=ctrl_c):
+        ctrl_c()
+
 def child():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     time.sleep(60)
@@ -58,10 +62,6 @@ def test_two__the_second_ends_it_at_once_with_its_processes():
 
 def test_one__where_python_ignores_it():
     code = """
-    class Late:
-        def __del__(self, ctrl_c=ctrl_c):
-            ctrl_c()
-
     late = Late()
     with interrupts.taken(), interrupts.telling(lambda: "half of it"):
         del late
@@ -84,10 +84,6 @@ def test_one__that_turns_into_another_exception():
 
 def test_one__that_is_ignored_and_followed_by_another_exception():
     code = """
-    class Late:
-        def __del__(self, ctrl_c=ctrl_c):
-            ctrl_c()
-
     late = Late()
     with interrupts.taken(), interrupts.telling(lambda: "half of it"):
         del late
@@ -157,10 +153,6 @@ def test_two__the_second_while_something_is_written(while_writing):
 @pytest.mark.parametrize("taken_apart", [False, True])
 def test_two__the_second_after_the_end(taken_apart):
     code = f"""
-    class Late:
-        def __del__(self, ctrl_c=ctrl_c):
-            ctrl_c()
-
     if {taken_apart}:
         late = Late()  # deleted when Python has given up its handlers
     try:
