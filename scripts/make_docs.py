@@ -1,38 +1,74 @@
-"""Writes one page per environment, docs/envs/*.md, from the docstring of its class.
+"""Writes the pages made from docstrings: docs/map.md, a line per module, and docs/envs/*.md, a page per environment.
 
     python scripts/make_docs.py
 
-tests/test_make_docs.py says when a page is older than its docstring.
+tests/test_make_docs.py says when a page is older than the docstrings.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 from kvgym import ENVS
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "envs"
+ROOT = Path(__file__).resolve().parent.parent
+MAP_HEAD = """# Map
+
+Made by `scripts/make_docs.py`: every module of `kvgym/` and `controllers/` with the first line of its docstring.
+
+"""
 
 
-def page(env_id: str, path: str) -> str:
+def sentence(path: Path) -> str:
+    """Return the first line of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+
+
+def tree(folder: Path, depth: int = 0) -> Iterator[str]:
+    """Yield a line per module: those of a package before its sub-packages."""
+
+    def line(name: str, level: int, path: Path) -> str:
+        return f"{'  ' * level}{name:<{24 - 2 * level}} {sentence(path)}".rstrip()
+
+    yield line(f"{folder.name}/", depth, folder / "__init__.py")
+    modules = (path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py")
+    yield from (line(path.name, depth + 1, path) for path in modules)
+    for path in sorted(folder.iterdir()):
+        if (path / "__init__.py").exists():
+            yield from tree(path, depth + 1)
+
+
+def module_map() -> str:
+    """Return the page of all modules."""
+    lines = [line for name in ("kvgym", "controllers") for line in tree(ROOT / name)]
+    return MAP_HEAD + "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def env_page(env_id: str, path: str) -> str:
     """Return the Markdown page of one environment; `path` is its ``module:Class``."""
     module, _, name = path.partition(":")
     text = inspect.getdoc(getattr(importlib.import_module(module), name)) or ""
     return f"# {env_id}\n\nMade by `scripts/make_docs.py` from the docstring of `{path}`.\n\n{text.rstrip()}\n"
 
 
-def file_name(env_id: str) -> str:
-    """Return the page's file name, as routing_v0.md for kvgym/Routing-v0."""
-    return env_id.rpartition("/")[2].replace("-", "_").lower() + ".md"
+def pages() -> dict[str, str]:
+    """Return file below docs/ -> its text."""
+    made = {"map.md": module_map()}
+    for env_id, path in ENVS.items():
+        made[f"envs/{env_id.rpartition('/')[2].replace('-', '_').lower()}.md"] = env_page(env_id, path)
+    return made
 
 
 def main() -> None:
     """Write every page."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for env_id, path in ENVS.items():
-        (FOLDER / file_name(env_id)).write_text(page(env_id, path), encoding="utf-8")
+    for name, text in pages().items():
+        file = ROOT / "docs" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
