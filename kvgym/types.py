@@ -1,4 +1,4 @@
-"""What crosses a border: record layouts of the prefix forest, requests and results, and the Decision.
+"""What crosses a border: record layouts of requests, results and KV events, and the Decision.
 
 Times are float seconds of simulated (or wall) time, lengths are tokens unless the name says otherwise.
 
@@ -21,19 +21,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from kvgym.workloads.forest import Forest
-
-NODE = np.dtype(
-    [
-        ("parent", np.int32),  # node id of the parent; -1 for the root (node 0)
-        ("level", np.int32),  # number of ancestors; 0 for the root
-        ("start", np.int32),  # depth of the parent's end, tokens from the beginning of the prompt
-        ("end", np.int32),  # depth of this node's end, tokens; end > start except for the root (0, 0)
-        ("chars", np.int32),  # length of this node's text, characters
-        ("chars_end", np.int32),  # characters from the beginning of the prompt to this node's end
-    ],
-    align=True,
-)
-"""One node of the prefix forest. Node 0 is the empty root; a split may give a parent the larger id."""
 
 REQUEST = np.dtype(
     [
@@ -99,6 +86,24 @@ CANDIDATE = np.dtype(
     align=True,
 )
 """One leaf that may be evicted."""
+
+
+STORED, REMOVED = 0, 1
+"""Values of KV_EVENT.kind."""
+
+KV_EVENT = np.dtype(
+    [
+        ("time_s", np.float64),
+        ("worker", np.int32),
+        ("incarnation", np.int32),  # of the worker then
+        ("kind", np.int32),
+        ("node", np.int32),  # forest node that contains token `last` - 1
+        ("first", np.int32),  # tokens first .. last-1 of the node's path
+        ("last", np.int32),
+    ],
+    align=True,
+)
+"""What a worker's cache has stored or removed; the simulator logs it where routers hear KV events."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from kvgym.jit import JIT_ON, njit
+from kvgym.jit_entry import types
 from kvgym.sim.policy import Hooks, Policy
 from kvgym.sim.words import WORDS as BINDING_TYPE
 from kvgym.sim.words import word_form

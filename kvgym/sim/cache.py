@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.jit import i64, njit
-from kvgym.sim.state import REMOVED, STORED, Cache
+from kvgym.sim.state import Cache
+from kvgym.types import REMOVED, STORED
 
 TOUCH_MATCH, TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_MATCH, TOUCH_SPLIT_INSERT, TOUCH_REST = 0, 1, 2, 3, 4, 5
 """What happened to the slot that a policy's `touch` is told of: passed whole by a match or an insert, made by an

@@ -1,25 +1,20 @@
-"""How entry points are compiled: explicit signatures, a policy's hooks as `binding.bind` made them, no dispatcher."""
+"""Signatures of the engine's entry points: on a cache, or on a cache and a policy's hooks in `binding`'s form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
 
-from kvgym.jit import JIT_ON, njit, record_zeros
+from kvgym.jit import record_zeros
+from kvgym.jit_entry import entry_point, records_type, type_of
 from kvgym.sim.binding import BINDING_TYPE
 from kvgym.sim.policy import CACHE_TYPE
 from kvgym.sim.state import CHANGE, EVENT, LIVE, Sim
 from kvgym.types import RECORD, REQUEST
 
-INT, FLOAT, VOID, BOOL = types.int64, types.float64, types.void, types.boolean
-INTS = types.int32[::1]
-MATRIX = types.int64[:, ::1]
-PAIR = types.UniTuple(types.int64, 2)
-RECORDS = numba.from_dtype(RECORD)[::1] if JIT_ON else None
+RECORDS = records_type(RECORD)
 
 
 def example_sim() -> Sim:
@@ -30,32 +25,7 @@ def example_sim() -> Sim:
     return Sim(requests, live, ids, ids, ids, ids, ring, changes, network, counts, counts)
 
 
-SIM_TYPE = numba.typeof(example_sim()) if JIT_ON else None
-
-
-_DISPATCHERS: dict[Callable[..., Any], Any] = {}
-
-
-def callable_within(entry: Callable[..., Any]) -> Any:
-    """Return an entry point in the form in which compiled functions take it as an argument, a first-class function."""
-    return _DISPATCHERS.get(entry, entry)
-
-
-def entry_point(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return the decorator that compiles for a signature and hands out the compiled function itself.
-
-    numba's dispatcher would look at the types of some twenty arrays at each call, which takes as long as the work. The
-    price: nobody checks that arrays have the right layout, so only arrays made by `new_cache` and `Engine` may come.
-    """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = njit(result(*arguments))(function)
-        (compiled,) = dispatcher.overloads.values()
-        _DISPATCHERS[compiled.entry_point] = dispatcher
-        return compiled.entry_point
-
-    # Without the JIT numpy would warn of the unsigned overflows that hashing and random numbers are made of.
-    return decorate if JIT_ON else np.errstate(over="ignore")
+SIM_TYPE = type_of(example_sim())
 
 
 def on_cache(result: Any, *arguments: Any) -> Callable[[Callable[..., Any]], Any]:

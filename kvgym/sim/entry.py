@@ -10,22 +10,11 @@ from typing import Any
 import numpy as np
 
 from kvgym.jit import i64
+from kvgym.jit_entry import BOOL, FLOAT, INT, INTS, MATRIX, VOID, entry_point
 from kvgym.sim import cluster
 from kvgym.sim.binding import hooks_of
 from kvgym.sim.cache import table_add
-from kvgym.sim.compiled import (
-    BOOL,
-    FLOAT,
-    INT,
-    INTS,
-    MATRIX,
-    RECORDS,
-    SIM_TYPE,
-    VOID,
-    entry_point,
-    on_cache,
-    with_hooks,
-)
+from kvgym.sim.compiled import RECORDS, SIM_TYPE, on_cache, with_hooks
 from kvgym.sim.signals import read_records, read_signals
 from kvgym.sim.state import Cache, Sim
 

@@ -5,20 +5,16 @@ Importing this module compiles them, or loads them from the cache folder.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
-from numba import types
 
-from kvgym.jit import JIT_ON, i64, record_zeros
+from kvgym.jit import i64, record_zeros
+from kvgym.jit_entry import BOOL, FLAGS, FLOAT, INT, LENGTHS, VOID, entry_point, type_of
 from kvgym.sim import tags
-from kvgym.sim.compiled import BOOL, FLOAT, INT, VOID, entry_point
 from kvgym.sim.tags import CHARS, Tags, new_tags
-from kvgym.types import NODE
+from kvgym.workloads.forest import NODE
 
-TAGS_TYPE = numba.typeof(new_tags(1, 1)) if JIT_ON else None
-NODES = numba.typeof(record_zeros(1, NODE)) if JIT_ON else None
-FLAGS = types.boolean[::1]
-LENGTHS = types.int64[::1]
+TAGS_TYPE = type_of(new_tags(1, 1))
+NODES = type_of(record_zeros(1, NODE))
 
 
 @entry_point(BOOL, TAGS_TYPE, NODES, INT, INT, INT, FLOAT, INT)

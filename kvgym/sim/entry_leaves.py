@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from kvgym.jit import JIT_ON, i64
+from kvgym.jit import i64
+from kvgym.jit_entry import INT, INTS, records_type
 from kvgym.sim import leaves
-from kvgym.sim.compiled import INT, INTS, SIM_TYPE, on_cache
+from kvgym.sim.compiled import SIM_TYPE, on_cache
 from kvgym.sim.marks import is_marked
 from kvgym.sim.state import Cache, Sim
 from kvgym.types import CANDIDATE, DONE
 
-_ROWS = numba.from_dtype(CANDIDATE)[::1] if JIT_ON else None
+_ROWS = records_type(CANDIDATE)
 
 
 @on_cache(INT, SIM_TYPE, INT, INT, INT, INTS, _ROWS, INTS)

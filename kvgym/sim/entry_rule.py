@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvgym.jit_entry import INT
 from kvgym.sim import cluster
 from kvgym.sim.binding import hooks_of
-from kvgym.sim.compiled import INT, SIM_TYPE, with_hooks
+from kvgym.sim.compiled import SIM_TYPE, with_hooks
 from kvgym.sim.state import Cache, Sim
 
 

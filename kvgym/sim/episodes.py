@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba import types
 
 from kvgym.encoding import REQUEST_FEATURES, WORKER_FEATURES, write_features
 from kvgym.jit import JIT_ON, i64, njit
+from kvgym.jit_entry import BOOL, FLOAT, INT, LENGTHS, MATRIX, VOID, callable_within, entry_point, type_of, types
 from kvgym.sim import entry, entry_index
 from kvgym.sim.binding import BINDING_TYPE
-from kvgym.sim.compiled import BOOL, FLOAT, INT, MATRIX, SIM_TYPE, VOID, callable_within, entry_point, example_sim
-from kvgym.sim.entry_index import LENGTHS, NODES, TAGS_TYPE
+from kvgym.sim.compiled import SIM_TYPE, example_sim
+from kvgym.sim.entry_index import NODES, TAGS_TYPE
 from kvgym.sim.policy import CACHE_TYPE, example_cache
 from kvgym.sim.signals import HIT, INFLIGHT, INFLIGHT_TOKENS, KV_CAPACITY, KV_USED, QUEUED, RUNNING
 from kvgym.sim.state import DECIDE, Cache, Sim
@@ -87,7 +86,7 @@ EPISODE_WORDS = sum(5 + 2 * array.ndim for array in _ARRAYS)
 VERB_WORDS = 20
 
 if JIT_ON:
-    _EPISODE_TYPE = numba.typeof(_EXAMPLE)
+    _EPISODE_TYPE = type_of(_EXAMPLE)
     _VERB_TYPES = tuple(
         types.FunctionType(signature)
         for signature in (
@@ -191,11 +190,10 @@ def _advance_one(e: Episode, verbs: Verbs, bound: Any, exact: bool, worker: int)
     return verbs.run(e.cache, e.sim, bound)
 
 
-_INTS = types.int64[::1]
-_OUT_TYPE = numba.typeof(new_out(1, 1)) if JIT_ON else None
+_OUT_TYPE = type_of(new_out(1, 1))
 
 
-@entry_point(VOID, types.int64[:, ::1], WORDS, BINDING_TYPE, BOOL, _INTS, _INTS, MATRIX, _OUT_TYPE)
+@entry_point(VOID, MATRIX, WORDS, BINDING_TYPE, BOOL, LENGTHS, LENGTHS, MATRIX, _OUT_TYPE)
 def advance(
     episodes: Any,
     verbs: Any,

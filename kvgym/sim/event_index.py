@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvgym.sim.prefix_index import PrefixIndex
-from kvgym.sim.state import KV_EVENT, STORED
+from kvgym.types import KV_EVENT, STORED
 
 if TYPE_CHECKING:
     from kvgym.workloads.forest import Forest

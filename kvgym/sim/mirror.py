@@ -15,7 +15,7 @@ from kvgym.errors import SimulationError
 from kvgym.jit import as_records, record_zeros
 from kvgym.sim.handle import CacheHandle
 from kvgym.sim.policy import Policy
-from kvgym.types import NODE
+from kvgym.workloads.forest import NODE
 
 ROOT = 0
 """Node of the empty prefix."""

@@ -17,20 +17,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
 
-from kvgym.jit import JIT_ON, i64, njit
-from kvgym.types import NODE
+from kvgym.jit import i64, njit
+from kvgym.jit_entry import LENGTHS, MATRIX, records_type, types
+from kvgym.workloads.forest import NODE
 
 HOLD, END, ADMIT = 0, 1, 2
-TABLE = types.int64[:, ::1]
-LONGS = types.int64[::1]
-NODES = numba.from_dtype(NODE)[::1] if JIT_ON else None
+NODES = records_type(NODE)
 
 
-@njit(types.void(NODES, TABLE, LONGS, LONGS, LONGS), allocates=True)
+@njit(types.void(NODES, MATRIX, LENGTHS, LENGTHS, LENGTHS), allocates=True)
 def tokens_in_use(nodes: Any, events: np.ndarray, prompt: np.ndarray, steady: np.ndarray, out: np.ndarray) -> None:
     """Write to out[e] how many tokens of prompts are surely in use at event e: the whole prompts of running requests.
 
@@ -56,7 +53,7 @@ def tokens_in_use(nodes: Any, events: np.ndarray, prompt: np.ndarray, steady: np
             out[e] = total
 
 
-@njit(types.int64(NODES, TABLE, LONGS, LONGS, LONGS, LONGS, TABLE), allocates=True)
+@njit(types.int64(NODES, MATRIX, LENGTHS, LENGTHS, LENGTHS, LENGTHS, MATRIX), allocates=True)
 def find_intervals(
     nodes: Any,
     events: np.ndarray,
@@ -133,7 +130,7 @@ def pop(heap: np.ndarray, n: int) -> int:
     return n
 
 
-@njit(types.void(TABLE, LONGS, TABLE, types.int64, LONGS), allocates=True)
+@njit(types.void(MATRIX, LENGTHS, MATRIX, types.int64, LENGTHS), allocates=True)
 def most_hits(events: np.ndarray, room: np.ndarray, intervals: np.ndarray, capacity: int, hits: np.ndarray) -> None:
     """Add to hits[r] the tokens of intervals that end at r's admission in the best choice.
 

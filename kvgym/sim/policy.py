@@ -19,13 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba import types
 
 from kvgym.jit import JIT_ON, njit, record_zeros
+from kvgym.jit_entry import type_of, types
 from kvgym.sim.state import OPTIONS, Cache, new_cache
-from kvgym.types import NODE
+from kvgym.workloads.forest import NODE
 
 
 class Hooks(NamedTuple):
@@ -72,7 +71,7 @@ def example_cache() -> Cache:
     return new_cache(record_zeros(1, NODE), np.array([16]), record_zeros(1, OPTIONS), seed=0, slots=4, leaves=4)
 
 
-CACHE_TYPE = numba.typeof(example_cache()) if JIT_ON else None
+CACHE_TYPE = type_of(example_cache())
 _SLOT = types.void(CACHE_TYPE, types.int64, types.int64) if JIT_ON else None
 _TOUCH = types.void(CACHE_TYPE, types.int64, types.int64, types.int64) if JIT_ON else None
 _EVICT = types.int64(CACHE_TYPE, types.int64, types.int64) if JIT_ON else None

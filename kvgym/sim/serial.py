@@ -10,15 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from kvgym.jit import i64, njit
+from kvgym.jit_entry import INT, LENGTHS, VOID
 from kvgym.sim import cache
 from kvgym.sim.binding import hooks_of
-from kvgym.sim.compiled import INT, VOID, with_hooks
+from kvgym.sim.compiled import with_hooks
 from kvgym.sim.state import Cache
-
-LONGS = types.int64[::1]
 
 
 @njit()
@@ -39,7 +37,7 @@ def load_all(
         cache.unlock(c, hooks, 0, ends[i])
 
 
-@with_hooks(VOID, LONGS, LONGS, LONGS, INT, LONGS, LONGS)
+@with_hooks(VOID, LENGTHS, LENGTHS, LENGTHS, INT, LENGTHS, LENGTHS)
 def serve(
     c: Cache,
     queries: np.ndarray,
@@ -83,7 +81,7 @@ def serve(
         load_all(c, hooks, queries, nodes, tokens, ends, lo, end)
 
 
-@with_hooks(VOID, LONGS, LONGS, LONGS, LONGS, LONGS)
+@with_hooks(VOID, LENGTHS, LENGTHS, LENGTHS, LENGTHS, LENGTHS)
 def defy(
     c: Cache,
     queries: np.ndarray,

@@ -12,6 +12,7 @@ import numpy as np
 
 from kvgym.jit import record_zeros
 from kvgym.jit_tuples import whole
+from kvgym.types import KV_EVENT
 
 SLOT = np.dtype(
     [
@@ -203,24 +204,6 @@ EVENT = np.dtype(
     align=True,
 )
 """One entry of the ring buffer that `KVGYM_CHECK=1` keeps."""
-
-
-STORED, REMOVED = 0, 1
-"""Values of KV_EVENT.kind."""
-
-KV_EVENT = np.dtype(
-    [
-        ("time_s", np.float64),
-        ("worker", np.int32),
-        ("incarnation", np.int32),  # of the worker then
-        ("kind", np.int32),
-        ("node", np.int32),  # forest node that contains token `last` - 1
-        ("first", np.int32),  # tokens first .. last-1 of the node's path
-        ("last", np.int32),
-    ],
-    align=True,
-)
-"""What a worker's cache has stored or removed (only with OPTIONS.log)."""
 
 
 @whole

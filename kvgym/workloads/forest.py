@@ -9,8 +9,20 @@ import numpy as np
 
 from kvgym.errors import WorkloadError
 from kvgym.jit import as_records
-from kvgym.types import NODE
 from kvgym.workloads import trie
+
+NODE = np.dtype(
+    [
+        ("parent", np.int32),  # node id of the parent; -1 for the root (node 0)
+        ("level", np.int32),  # number of ancestors; 0 for the root
+        ("start", np.int32),  # depth of the parent's end, tokens from the beginning of the prompt
+        ("end", np.int32),  # depth of this node's end, tokens; end > start except for the root (0, 0)
+        ("chars", np.int32),  # length of this node's text, characters
+        ("chars_end", np.int32),  # characters from the beginning of the prompt to this node's end
+    ],
+    align=True,
+)
+"""One node of the prefix forest. Node 0 is the empty root; a split may give a parent the larger id."""
 
 CHARS_PER_TOKEN = 4.0
 """Characters per token where nothing is known of the text (the usual rule of thumb for English and BPE)."""

@@ -13,7 +13,7 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import ClusterConfig
 from kvgym.schedule import FleetEvent
 from kvgym.signals import SignalsConfig
-from kvgym.sim.state import KV_EVENT, STORED
+from kvgym.types import KV_EVENT, STORED
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.forest import Forest

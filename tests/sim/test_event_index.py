@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgym.sim.event_index import EventIndex
-from kvgym.sim.state import KV_EVENT, REMOVED, STORED
+from kvgym.types import KV_EVENT, REMOVED, STORED
 from kvgym.workloads.forest import Forest
 
 

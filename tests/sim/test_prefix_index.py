@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kvgym.errors import SimulationError
 from kvgym.sim.prefix_index import PrefixIndex
-from kvgym.types import NODE
-from kvgym.workloads.forest import Forest
+from kvgym.workloads.forest import NODE, Forest
 
 PARENTS = [-1, 0, 1, 1, 0, 4]
 TOKENS = [0, 10, 5, 6, 8, 2]

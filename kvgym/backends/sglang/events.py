@@ -17,7 +17,7 @@ import numpy as np
 
 from kvgym.backends.sglang.launcher import Server
 from kvgym.errors import BackendError, ConfigError, MissingDependencyError
-from kvgym.sim.state import KV_EVENT, REMOVED, STORED
+from kvgym.types import KV_EVENT, REMOVED, STORED
 from kvgym.workloads.forest import Forest
 
 VOCABULARY = 1 << 31
