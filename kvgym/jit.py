@@ -47,6 +47,7 @@ _SOURCES = (
     "kvgym/encoding.py",
     "kvgym/encoding_eviction.py",
     "kvgym/sim",
+    "kvgym/forest",
     "kvgym/workloads",
     "controllers",
 )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from kvgym.workloads.forest import Forest
+    from kvgym.forest.forest import Forest
 
 REQUEST = np.dtype(
     [

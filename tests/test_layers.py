@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("kvgym.errors", "kvgym.seeding", "kvgym.config.sources", "kvgym.sources", "kvgym"),
     ("kvgym.jit", "kvgym.jit_parts", "kvgym.jit_tuples", "kvgym.jit_entry"),
-    ("kvgym.forest", "kvgym.workloads.forest", "kvgym.workloads.trie"),
+    ("kvgym.forest", "kvgym.forest.forest", "kvgym.forest.trie"),
     ("kvgym.types",),
     (
         "kvgym.config",
@@ -57,7 +57,7 @@ FOR_CONTROLLERS = (
     "kvgym.encoding",
     "kvgym.control",
     "kvgym.knowledge",
-    "kvgym.workloads.forest",
+    "kvgym.forest.forest",
     "kvgym.engine.cache",
     "kvgym.engine.state",
     "kvgym.engine.pages",

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kvgym.forest.forest import Forest
 from kvgym.seeding import stream
 from kvgym.signals import SignalsConfig
 from kvgym.sim.event_index import EventIndex
 from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import Forest
 
 
 class CacheKnowledge:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from kvgym.forest.forest import NODE
 from kvgym.jit import i64, record_zeros
 from kvgym.jit_entry import BOOL, FLAGS, FLOAT, INT, LENGTHS, VOID, entry_point, type_of
 from kvgym.sim import tags
 from kvgym.sim.tags import CHARS, Tags, new_tags
-from kvgym.workloads.forest import NODE
 
 TAGS_TYPE = type_of(new_tags(1, 1))
 NODES = type_of(record_zeros(1, NODE))

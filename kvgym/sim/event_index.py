@@ -11,7 +11,7 @@ from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.types import KV_EVENT, STORED
 
 if TYPE_CHECKING:
-    from kvgym.workloads.forest import Forest
+    from kvgym.forest.forest import Forest
 
 
 class EventIndex:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvgym.errors import SimulationError
+from kvgym.forest.forest import NODE
 from kvgym.jit import as_records, record_zeros
 from kvgym.sim.handle import CacheHandle
 from kvgym.sim.policy import Policy
-from kvgym.workloads.forest import NODE
 
 ROOT = 0
 """Node of the empty prefix."""

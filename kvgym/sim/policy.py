@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kvgym.forest.forest import NODE
 from kvgym.jit import JIT_ON, njit, record_zeros
 from kvgym.jit_entry import type_of, types
 from kvgym.sim.state import OPTIONS, Cache, new_cache
-from kvgym.workloads.forest import NODE
 
 
 class Hooks(NamedTuple):

@@ -28,7 +28,7 @@ from kvgym.sim.tags import CHARS, TOKENS, USED, WORKER_MASK, Tags, more_tags, ne
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvgym.workloads.forest import Forest
+    from kvgym.forest.forest import Forest
 
 UNBOUNDED = 1 << 62
 """A limit in tokens that nothing reaches."""

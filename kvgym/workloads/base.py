@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST
-from kvgym.workloads.forest import Forest
 
 MOST_REQUESTS = 100_000_000
 """Most requests that a generated workload may have: some 20 GB; more is a slip of the pen."""

@@ -11,12 +11,12 @@ import numpy as np
 
 from kvgym.config import option
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import Workload
 from kvgym.workloads.chains import Chains, Turn, count_repairs, read_turn
-from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
 from kvgym.workloads.rows import Row, locate, read_rows
 from kvgym.workloads.sessions import make_workload
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.forest import MOST_TOKENS, Forest
+from kvgym.forest.forest import MOST_TOKENS, Forest
 from kvgym.workloads.rows import Row
 
 

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvgym.errors import WorkloadError
+from kvgym.forest.diskforest import DiskForest
+from kvgym.forest.forest import CHARS_PER_TOKEN
+from kvgym.forest.structure import extract
 from kvgym.jit import as_records
 from kvgym.workloads import columnar
 from kvgym.workloads.continuation import TURN, link, number_sessions
-from kvgym.workloads.diskforest import DiskForest
 from kvgym.workloads.entries import Entry
-from kvgym.workloads.forest import CHARS_PER_TOKEN
 from kvgym.workloads.pieces import PieceTokeniser
-from kvgym.workloads.structure import extract
 from kvgym.workloads.tokens import Tokenise
 
 _MOST_ID = 2**31

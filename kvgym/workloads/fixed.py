@@ -10,9 +10,9 @@ import numpy as np
 
 from kvgym.config import option
 from kvgym.errors import WorkloadError, did_you_mean
+from kvgym.forest.forest import CHARS_PER_TOKEN, MOST_TOKENS, Forest
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import CHARS_PER_TOKEN, MOST_TOKENS, Forest
 from kvgym.workloads.rows import Row
 from kvgym.workloads.sessions import make_workload
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from kvgym.config import option
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import MOST_TOKENS, Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import MOST_REQUESTS, Workload
-from kvgym.workloads.forest import MOST_TOKENS, Forest
 from kvgym.workloads.sessions import make_workload
 
 LITERAL_TOKENS = 2

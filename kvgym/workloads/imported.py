@@ -9,12 +9,12 @@ import numpy as np
 
 from kvgym.config import option
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads import columnar
 from kvgym.workloads.arrivals import check_rate, open_loop, spread_ticks
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import Forest
 from kvgym.workloads.rows import locate
 from kvgym.workloads.sessions import link_turns, make_workload
 

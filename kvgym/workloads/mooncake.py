@@ -11,11 +11,11 @@ import numpy as np
 
 from kvgym.config import option
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads.arrivals import check_rate, open_loop, spread_ticks
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import CHARS_PER_TOKEN, Forest
 from kvgym.workloads.rows import Row, locate, read_rows
 from kvgym.workloads.sessions import make_workload
 

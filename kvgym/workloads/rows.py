@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.forest import MOST_TOKENS
+from kvgym.forest.forest import MOST_TOKENS
 
 DATA_FOLDER = "../shared/data"
 """Where traces are looked for when the environment variable KVGYM_DATA is not set."""

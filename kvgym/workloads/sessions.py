@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import Forest
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import Forest
 
 
 def link_turns(requests: np.ndarray) -> np.ndarray:

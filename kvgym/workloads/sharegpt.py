@@ -9,12 +9,12 @@ import numpy as np
 
 from kvgym.config import option
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import Workload
 from kvgym.workloads.conversations import ConversationReader, find_dump
-from kvgym.workloads.forest import Forest
 from kvgym.workloads.sessions import make_workload
 from kvgym.workloads.tokens import Tokenise, load_tokeniser
 

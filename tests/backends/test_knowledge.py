@@ -11,12 +11,12 @@ from controllers.eviction import EVICTION
 from kvgym.backends.knowledge import CacheKnowledge, routers_of
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import ClusterConfig
+from kvgym.forest.forest import Forest
 from kvgym.schedule import FleetEvent
 from kvgym.signals import SignalsConfig
 from kvgym.types import KV_EVENT, STORED
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
-from kvgym.workloads.forest import Forest
 from kvgym.workloads.gsp import GSP
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvgym.forest.forest import Forest
 from kvgym.harness import theory
 from kvgym.harness.theory import POLICIES, measure, optimal_loads, play
 from kvgym.harness.theory_instances import STEM_TOKENS, Instance, batches, hot_sets, star, unbalanced
-from kvgym.workloads.forest import Forest
 
 Token = tuple[int, int]
 RNG = np.random.default_rng(0)

@@ -21,9 +21,9 @@ from kvgym.backends.sglang.backend import LiveBackend
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.cluster import ClusterConfig
 from kvgym.config import build
+from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST, Decision
 from kvgym.workloads.base import Workload
-from kvgym.workloads.forest import Forest
 from kvgym.workloads.sessions import make_workload
 
 POOL_TOKENS = 4096

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvgym.forest.forest import Forest
 from kvgym.sim.event_index import EventIndex
 from kvgym.types import KV_EVENT, REMOVED, STORED
-from kvgym.workloads.forest import Forest
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from controllers.eviction import belady
 from kvgym.errors import ConfigError
+from kvgym.forest.forest import Forest
 from kvgym.sim.future import admission_order, future_uses
 from kvgym.sim.handle import CacheHandle
 from kvgym.workloads.fixed import Fixed
-from kvgym.workloads.forest import Forest
 
 ROWS = (
     {"path": [["a", 3], ["x", 2]]},

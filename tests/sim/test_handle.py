@@ -9,9 +9,9 @@ import pytest
 
 from controllers.eviction import EVICTION
 from kvgym.errors import SimulationError
+from kvgym.forest.forest import Forest
 from kvgym.sim.handle import CacheHandle
 from kvgym.sim.integrity import RULES
-from kvgym.workloads.forest import Forest
 
 PAGE = 16
 

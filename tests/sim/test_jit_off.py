@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.forest.forest import Forest
 from kvgym.harness import theory
 from kvgym.harness.bounds import hit_bound
 from kvgym.harness.theory import optimal_loads
@@ -20,7 +21,6 @@ from kvgym.harness.theory_instances import batches, star
 from kvgym.sim.handle import CacheHandle
 from kvgym.sim.state import DECIDE
 from kvgym.workloads.fixed import Fixed
-from kvgym.workloads.forest import Forest
 
 HERE = Path(__file__).resolve()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kvgym.forest.forest import Forest
 from kvgym.jit import as_records
 from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
-from kvgym.workloads.forest import Forest
 
 
 def events(*rows: tuple[int, int]) -> np.ndarray:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgym.errors import SimulationError
+from kvgym.forest.forest import NODE, Forest
 from kvgym.sim.prefix_index import PrefixIndex
-from kvgym.workloads.forest import NODE, Forest
 
 PARENTS = [-1, 0, 1, 1, 0, 4]
 TOKENS = [0, 10, 5, 6, 8, 2]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.forest.forest import Forest
 from kvgym.harness.theory import play
 from kvgym.harness.theory_instances import Instance
 from kvgym.sim.handle import CacheHandle
-from kvgym.workloads.forest import Forest
 
 
 def words(count: int, batch: int = 1) -> Instance:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.forest.forest import Forest
 from kvgym.sim import tails
 from kvgym.sim.handle import CacheHandle
-from kvgym.workloads.forest import Forest
 
 PATHS = ([0, 0, 1, 1], [0, 0, 2, 2, 2], [3, 3, 3, 3], [4], [0, 0, 1, 1, 5])
 """A stem of two with two branches, one of which has grown by another token; two leaves that stand alone."""

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kvgym.forest.forest import Forest
 from kvgym.jit import as_records
 from kvgym.workloads.continuation import TURN, link, number_sessions
-from kvgym.workloads.forest import Forest
 
 
 class Log:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kvgym.errors import WorkloadError
+from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST
-from kvgym.workloads.forest import Forest
 from kvgym.workloads.sessions import link_turns, make_workload
 
 

@@ -210,7 +210,7 @@ def test_import_log__a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kvgym.workloads.diskforest._allocate", full)
+    monkeypatch.setattr("kvgym.forest.diskforest._allocate", full)
     (tmp_path / "log.jsonl").write_text(json.dumps({"input_ids": list(range(100))}) + "\n")
     with pytest.raises(ResultsError, match=r"cannot write .*out\.kvgw: No space left on device"):
         import_log(tmp_path / "log.jsonl", tmp_path / "out.kvgw")

@@ -17,8 +17,8 @@ import numpy as np
 
 from kvgym.backends.sglang.launcher import Server
 from kvgym.errors import BackendError, ConfigError, MissingDependencyError
+from kvgym.forest.forest import Forest
 from kvgym.types import KV_EVENT, REMOVED, STORED
-from kvgym.workloads.forest import Forest
 
 VOCABULARY = 1 << 31
 """Bound of real token ids."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.forest.forest import Forest
 from kvgym.sim.handle import CacheHandle
-from kvgym.workloads.forest import Forest
 
 
 class WordCache(CacheHandle):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvgym.forest.forest import Forest
 from kvgym.types import RECORD, Decision, FleetSpec
-from kvgym.workloads.forest import Forest
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from controllers.routing.cache_model import CacheModel
+from kvgym.forest.forest import Forest
 from kvgym.types import FleetSpec
-from kvgym.workloads.forest import Forest
 
 
 def flat_spec(nodes, tokens, capacities):

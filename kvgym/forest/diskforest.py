@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvgym.workloads.forest import Forest
+from kvgym.forest.forest import Forest
 
 _MOST_GROWTH_IDS = 1 << 25
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.workloads.forest import Forest
-from kvgym.workloads.structure import extract
+from kvgym.forest.forest import Forest
+from kvgym.forest.structure import extract
 
 
 def paths(parents, node_ends, node):

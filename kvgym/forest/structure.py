@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvgym.workloads.forest import Forest
+from kvgym.forest.forest import Forest
 
 
 @dataclass(frozen=True)

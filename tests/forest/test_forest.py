@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.forest import Forest
+from kvgym.forest.forest import Forest
 
 
 def shared_tokens(forest: Forest, a: int, b: int) -> int:
@@ -180,7 +180,7 @@ def test_paged__refuses_a_forest_of_ids():
 
 def test_insert__same_without_the_jit():
     code = (
-        "import numpy as np; from kvgym.workloads.forest import Forest\n"
+        "import numpy as np; from kvgym.forest.forest import Forest\n"
         "f = Forest(2, 3); r = np.random.default_rng(3)\n"
         "o = [f.insert(r.integers(0, 2, 9) * (2**40 + 1), int(r.integers(1, 28))) for _ in range(60)]\n"
         "f.insert_many(r.integers(0, 2, 90), np.arange(0, 90, 9), r.integers(1, 28, 10))\n"

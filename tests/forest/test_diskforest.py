@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.workloads.diskforest import DiskForest
-from kvgym.workloads.forest import Forest
+from kvgym.forest.diskforest import DiskForest
+from kvgym.forest.forest import Forest
 
 
 def test_insert__the_same_forest_as_in_memory(tmp_path):
@@ -20,7 +20,7 @@ def test_insert__the_same_forest_as_in_memory(tmp_path):
 
 
 def test_insert__a_large_file_does_not_double(tmp_path, monkeypatch):
-    monkeypatch.setattr("kvgym.workloads.diskforest._MOST_GROWTH_IDS", 1000)
+    monkeypatch.setattr("kvgym.forest.diskforest._MOST_GROWTH_IDS", 1000)
     disk = DiskForest(tmp_path / "ids", 4.0)
     for first in range(0, 20_000, 500):
         disk.insert(np.arange(first, first + 500))

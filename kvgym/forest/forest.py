@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import WorkloadError
+from kvgym.forest import trie
 from kvgym.jit import as_records
-from kvgym.workloads import trie
 
 NODE = np.dtype(
     [
