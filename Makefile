@@ -7,7 +7,7 @@ WITH_LIVE := KVGYM_LIVE_PYTHON=$(abspath $(LIVE)/bin/python)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests that need no compiled engine.
-FAST := tests/test_layers.py tests/test_make_docs.py tests/test_config.py tests/test_records.py \
+FAST := tests/test_layers.py tests/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
 	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
 
 .PHONY: quickstart test test-live check live bench serving chromium clean

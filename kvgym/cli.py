@@ -112,7 +112,7 @@ def compare(
     """Compare policies over paired seeds; runs that the output folder holds are kept; the last line is JSON."""
     from rich.console import Console
 
-    from kvgym.config import load_config, mistakes_in
+    from kvgym.config.loader import load_config, mistakes_in
     from kvgym.harness.compare import compare as run_compare
     from kvgym.harness.overrides import override_compare
     from kvgym.harness.report import text_tables

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from kvgym.config.sources import package_files
 from kvgym.jit_parts import part
-from kvgym.sources import package_files
 
 JIT_ON: bool = not numba.config.DISABLE_JIT
 """False when ``NUMBA_DISABLE_JIT=1`` was set before the import."""

@@ -7,7 +7,7 @@ Metric definitions used everywhere:
     ttft_s    = first_token_s - arrival_s        time to first token
     tpot_s    = (finish_s - first_token_s) / (output_tokens - 1)   time per output token, output_tokens >= 2
     hit rate  = sum(hit_tokens) / sum(prompt_tokens) over completed requests
-    goodput   = completed requests with ttft_s, tpot_s and latency_s at most the limits that were given (`kvgym.slo`);
+    goodput   = completed requests with ttft_s, tpot_s and latency_s at most the limits that were given (`config.slo`);
                 a request of one output token has no tpot_s and keeps any limit on it
     normalized latency = latency_s / output_tokens                 s per token, as in the vLLM paper (arXiv 2309.06180)
 """
@@ -121,7 +121,7 @@ class FleetSpec:
 class Decision:
     """One routing decision: what a router can see of the request and of each worker, true or not.
 
-    Arrays have shape (workers,). What is seen is set by `kvgym.signals.SignalsConfig`:
+    Arrays have shape (workers,). What is seen is set by `kvgym.config.signals.SignalsConfig`:
 
     - `inflight` and `inflight_tokens` are this router's own counts, always live. With several routers they miss what
       the others send.

@@ -23,7 +23,7 @@ from torch.distributions import Categorical
 from torch.utils.tensorboard import SummaryWriter
 
 from controllers.learned.work_observation import WorkObservation
-from kvgym.config import load_config
+from kvgym.config.loader import load_config
 from kvgym.errors import KVGymError
 
 HELD_OUT = range(2000, 2006)

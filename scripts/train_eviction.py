@@ -22,7 +22,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 
 from controllers.learned.candidate_policy import CandidatePolicy, write_scorer
-from kvgym.config import apply_overrides, load_config, mistakes_in, to_plain
+from kvgym.config.loader import apply_overrides, load_config, mistakes_in, to_plain
 from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import KVGymError, ResultsError

@@ -31,7 +31,7 @@ from controllers.learned.group_buffer import GroupBuffer
 from controllers.learned.set_policy import SetPolicy
 from controllers.learned.work_observation import WorkObservation
 from controllers.routing.blend import Blend
-from kvgym.config import apply_overrides, load_config, load_yaml, mistakes_in, to_plain
+from kvgym.config.loader import apply_overrides, load_config, load_yaml, mistakes_in, to_plain
 from kvgym.envs.training import TrainingEpisodes
 from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare import compare

@@ -179,7 +179,7 @@ def test_interrupted__while_nothing_has_begun(kvgym, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kvgym.config.load_config", interrupt)
+    monkeypatch.setattr("kvgym.config.loader.load_config", interrupt)
     assert kvgym("compare", "quickstart") == (130, "", "interrupted\n")
 
 

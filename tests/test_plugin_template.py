@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from kvgym.tables import TABLES, table
+from kvgym.config.names import TABLES, table
 
 COMPARE = """
 name: outside

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from kvgym.registry import Registry
+from kvgym.config.registry import Registry
 
 
 class _Policies(Registry):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from kvgym.registry import Registry
+from kvgym.config.registry import Registry
 
 
 class _Routers(Registry):
@@ -57,6 +57,6 @@ ROUTING = _Routers(
         "learned": "controllers.learned.model:Learned",
     },
     group="kvgym.routing",
-    check="kvgym.contracts:routing_controller",
+    check="kvgym.config.contracts:routing_controller",
 )
 """Name -> import path of a class that follows `controllers.base.Controller`."""

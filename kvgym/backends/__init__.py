@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvgym.registry import Registry
+from kvgym.config.registry import Registry
 
 BACKENDS = Registry(
     "backend",
@@ -11,6 +11,6 @@ BACKENDS = Registry(
         "sglang": "kvgym.backends.sglang.backend:LiveBackend",
     },
     group="kvgym.backends",
-    check="kvgym.contracts:backend",
+    check="kvgym.config.contracts:backend",
 )
 """Name -> import path of a class that follows `kvgym.backends.base.Backend`."""

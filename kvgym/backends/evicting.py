@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.errors import SimulationError
 from kvgym.jit import as_records
-from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.sim.state import DECIDE, EVICT
 from kvgym.types import CANDIDATE, Decision, EvictionDecision
 from kvgym.workloads.base import Workload

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kvgym.config.signals import SignalsConfig
 from kvgym.forest.forest import Forest
 from kvgym.seeding import stream
-from kvgym.signals import SignalsConfig
 from kvgym.sim.event_index import EventIndex
 from kvgym.sim.prefix_index import PrefixIndex
 from kvgym.workloads.base import Workload

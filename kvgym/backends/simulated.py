@@ -9,10 +9,10 @@ import numpy as np
 
 from kvgym.backends.base import Load, Progress, Snapshot
 from kvgym.backends.knowledge import CacheKnowledge, routers_of
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.costs import resolve_cost
 from kvgym.seeding import stream_seed
-from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.sim.changes import fleet_changes
 from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.occupancy import prefixes_of, resident

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvgym.config import build
+from kvgym.config.loader import build
+from kvgym.config.registry import Registry
 from kvgym.costs.base import CostModel
-from kvgym.registry import Registry
 
 COSTS = Registry(
     "cost preset",
@@ -29,13 +29,13 @@ COSTS = Registry(
         )
     },
     group="kvgym.costs",
-    check="kvgym.contracts:cost_preset",
+    check="kvgym.config.contracts:cost_preset",
 )
 MODELS = Registry(
     "cost model",
     {"linear": "kvgym.costs.linear:Linear", "analytic": "kvgym.costs.analytic:Analytic"},
     group="kvgym.cost_models",
-    check="kvgym.contracts:cost_model",
+    check="kvgym.config.contracts:cost_model",
 )
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from gymnasium import spaces
 
 from kvgym.backends.base import Progress
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import resolve_workload
+from kvgym.config.signals import resolve_signals
 from kvgym.envs.rewards.weighted import Term, WeightedReward
 from kvgym.errors import ConfigError, SimulationError, did_you_mean
-from kvgym.signals import resolve_signals
 from kvgym.types import RECORD, Decision, FleetSpec
 
 Observation = dict[str, Any]

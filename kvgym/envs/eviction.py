@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.config import build
-from kvgym.contracts import make_controller
+from kvgym.config.contracts import make_controller
+from kvgym.config.loader import build
+from kvgym.config.names import table
 from kvgym.encoding_eviction import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
 from kvgym.envs.rewards.weighted import Term
 from kvgym.errors import ConfigError
-from kvgym.tables import table
 from kvgym.types import RECORD, Decision, EvictionDecision
 
 

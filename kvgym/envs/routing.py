@@ -7,11 +7,11 @@ from typing import Any
 
 from gymnasium import spaces
 
+from kvgym.config.names import table
 from kvgym.encoding import encode, observation_space
 from kvgym.envs.episode import EpisodeEnv, Observation
 from kvgym.envs.rewards.weighted import Term
 from kvgym.errors import SimulationError
-from kvgym.tables import table
 
 
 class RoutingEnv(EpisodeEnv):
@@ -78,15 +78,15 @@ class RoutingEnv(EpisodeEnv):
     All survive `EnvSpec.to_json` as names, paths (strings) and maps; a callable reward does not.
 
     - ``workload``: preset of configs/workloads, path of a YAML file, or a map with ``source``.
-    - ``cluster``: preset of configs/clusters, path, or map of `kvgym.cluster.ClusterConfig` fields.
+    - ``cluster``: preset of configs/clusters, path, or map of `kvgym.config.cluster.ClusterConfig` fields.
     - ``reward``: name of one term, or ``module:attr``; a map term -> weight (or a map of ``weight`` and options); path
       of a YAML file with such a map; or a callable (see `kvgym.envs.rewards`).
     - ``backend``: where requests are served: ``simulated``, or ``sglang`` (a cluster with a ``live`` part; wall time).
     - ``observability``: ``router`` (the hit is what the router remembers of its own sending), ``events`` (what the
       caches report) or ``exact`` (what the worker's cache really holds); short for the same field of ``signals``.
-    - ``signals``: map of `kvgym.signals.SignalsConfig` fields: how stale metrics and KV events are, how much a router
-      remembers, how many routers there are. One agent decides for all of them: each observation is the view of the
-      router whose request waits (``env.unwrapped.decision.router``).
+    - ``signals``: map of `kvgym.config.signals.SignalsConfig` fields: how stale metrics and KV events are, how much a
+      router remembers, how many routers there are. One agent decides for all of them: each observation is the view of
+      the router whose request waits (``env.unwrapped.decision.router``).
     - ``eviction``: eviction policy of the workers, or ``module:attr``.
     - ``render_mode``: ``ansi`` (`render` returns a str of plain text), ``rgb_array`` (a uint8 image of (540, 960, 3)
       for `gymnasium.wrappers.RecordVideo`; needs pillow, ``pip install 'kvgym[render]'``) or None.

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.names import table
 from kvgym.errors import WorkloadError
 from kvgym.harness.bench_memory import peak_memory_gib
-from kvgym.tables import table
 from kvgym.workloads.base import Workload
 from kvgym.workloads.gsp import GSP
 from kvgym.workloads.mooncake import Mooncake

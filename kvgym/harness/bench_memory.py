@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.workloads.gsp import GSP
 
 

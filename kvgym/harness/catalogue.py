@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvgym import ENVS
-from kvgym.cluster import ClusterConfig
-from kvgym.config import preset_folder, preset_names
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.loader import preset_folder, preset_names
+from kvgym.config.names import TABLES, table
+from kvgym.config.registry import Registry
+from kvgym.config.signals import SignalsConfig
 from kvgym.errors import PluginError, UnknownNameError, did_you_mean
 from kvgym.harness.outline import describe, module_sentence
-from kvgym.registry import Registry
-from kvgym.signals import SignalsConfig
-from kvgym.tables import TABLES, table
 
 Rows = list[tuple[str, str]]
 

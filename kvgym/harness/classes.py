@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.slo import SLO
+from kvgym.config.slo import SLO
 from kvgym.types import DONE
 
 CLASS_METRICS: dict[str, str] = {

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.config import load_config, mistakes_in
+from kvgym.config.loader import load_config, mistakes_in
+from kvgym.config.names import table
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell, StoredCell, baseline_labels, baseline_pair, expand, load_compare
 from kvgym.harness.run import run
 from kvgym.harness.summary import Summary, summarize_grid
-from kvgym.tables import table
 
 
 def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence[int] | None = None) -> Summary:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kvgym.cluster import ClusterConfig, resolve_cluster
-from kvgym.config import build, option, resolve_workload, to_plain
+from kvgym.config.cluster import ClusterConfig, resolve_cluster
+from kvgym.config.loader import build, option, resolve_workload, to_plain
+from kvgym.config.names import table
+from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
+from kvgym.config.slo import SLO
 from kvgym.costs import resolve_cost
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.charge import Charge, check_charge
 from kvgym.harness.stats import METRICS, check_warmup
-from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
-from kvgym.slo import SLO
-from kvgym.tables import table
 from kvgym.workloads.base import WorkloadSource
 from kvgym.workloads.rows import locate
 

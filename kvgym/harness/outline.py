@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 
-from kvgym.sources import imported_names, module_file, parse
+from kvgym.config.sources import imported_names, module_file, parse
 
 _LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.JoinedStr)
 

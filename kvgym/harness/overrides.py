@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kvgym.config import apply_overrides, load_config
+from kvgym.config.loader import apply_overrides, load_config
 
 _INTO = {"cluster.": "clusters", "workload.": "workloads"}
 

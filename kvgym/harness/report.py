@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from kvgym.config import to_plain
+from kvgym.config.loader import to_plain
 from kvgym.harness.beside import TITLE, beside_rows
 from kvgym.harness.classes import CLASS_METRICS
 from kvgym.harness.eviction import eviction_lines

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from kvgym import contracts
 from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
+from kvgym.config import contracts
+from kvgym.config.names import table
 from kvgym.errors import ConfigError, KVGymError
 from kvgym.harness.charge import DecisionClock
 from kvgym.harness.grid import SIMULATED, Cell
 from kvgym.harness.routers import make_routers
 from kvgym.harness.samples import LoadSampler, Samples
-from kvgym.tables import table
 from kvgym.types import Decision
 from kvgym.workloads.base import Workload, WorkloadSource
 
@@ -138,7 +138,7 @@ def _prediction(controller: Any) -> float:
 
 
 def make_controller(cell: Cell) -> Any:
-    """Return a new routing controller for `cell`; errors as for `kvgym.contracts.make_controller`."""
+    """Return a new routing controller for `cell`; errors as for `kvgym.config.contracts.make_controller`."""
     return contracts.make_controller(cell.controller, cell.options, cell.fleet.workers)
 
 

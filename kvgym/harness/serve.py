@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from kvgym.backends.sglang.launcher import Fleet
-from kvgym.cluster import resolve_cluster
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.names import table
 from kvgym.errors import ConfigError
-from kvgym.tables import table
 
 
 def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> dict[str, Any]:

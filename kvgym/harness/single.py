@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from kvgym.cluster import resolve_cluster
-from kvgym.config import apply_overrides, build, load_config, mistakes_in, resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import apply_overrides, build, load_config, mistakes_in, resolve_workload
+from kvgym.config.names import table
+from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
+from kvgym.config.slo import SLO
 from kvgym.harness.charge import check_charge
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import RunResult, run
 from kvgym.harness.stats import check_warmup, summarize
 from kvgym.harness.trace import write_trace
 from kvgym.records import check_ending, check_target, write_records
-from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
-from kvgym.slo import SLO
-from kvgym.tables import table
 
 
 class Measure(NamedTuple):

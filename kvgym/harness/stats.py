@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from kvgym.config.slo import SLO
 from kvgym.errors import ConfigError
 from kvgym.harness.classes import fairness
 from kvgym.harness.saturation import backlog_growth
-from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, REJECTED
 
 METRICS: dict[str, str] = {

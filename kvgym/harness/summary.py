@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kvgym.config.slo import SLO
 from kvgym.errors import ResultsError
 from kvgym.harness.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
 from kvgym.harness.flags import Concentration, concentration, concentration_flags, saturation_flags
 from kvgym.harness.grid import SIMULATED, StoredCell
 from kvgym.harness.stats import METRICS, RATIO_METRICS, measured, paired_difference, paired_ratio, spread, summarize
-from kvgym.slo import SLO
 
 Triple = tuple[float | None, float | None, float | None]
 

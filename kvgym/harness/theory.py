@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from kvgym.config.names import table
 from kvgym.harness.stats import t_interval
 from kvgym.harness.theory_instances import Instance, batches, hot_sets, star, unbalanced
 from kvgym.jit import as_records
@@ -27,7 +28,6 @@ from kvgym.seeding import stream, stream_seed
 from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options
 from kvgym.sim.state import new_cache
-from kvgym.tables import table
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 POLICIES = ("lru", "rlt", "random_leaf", "reuse")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvgym.config import build, option
+from kvgym.config.loader import build, option
 from kvgym.encoding_eviction import MOST_UNITS
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import expand, load_compare

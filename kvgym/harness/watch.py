@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from kvgym.backends.base import Backend
-from kvgym.config import load_config, mistakes_in
+from kvgym.config.loader import load_config, mistakes_in
 from kvgym.envs.viewer.frame import Frame, make_frame
 from kvgym.envs.viewer.text import LINES, WIDTH, draw_text, totals
 from kvgym.errors import ConfigError, did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kvgym.schedule import FleetEvent
+from kvgym.config.schedule import FleetEvent
 from kvgym.sim.state import CHANGE, NOTICE, START, STOP
 
 
@@ -16,7 +16,7 @@ def fleet_changes(schedule: Sequence[FleetEvent], detect_s: float) -> np.ndarray
     A failure is noticed `detect_s` seconds later, but at the latest when the worker is back.
 
     Args:
-        schedule: entries that `kvgym.schedule.check_schedule` accepts, in any order.
+        schedule: entries that `kvgym.config.schedule.check_schedule` accepts, in any order.
         detect_s: seconds until a failure is noticed.
     """
     changes: list[tuple[float, int, int]] = []

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kvgym.config.names import table
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
 from kvgym.sim.binding import bind
@@ -16,7 +17,6 @@ from kvgym.sim.policy import Policy, write_constants
 from kvgym.sim.scrape import on_the_way
 from kvgym.sim.signals import SIGNALS
 from kvgym.sim.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
-from kvgym.tables import table
 from kvgym.types import RECORD
 from kvgym.workloads.base import Workload
 

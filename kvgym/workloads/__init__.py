@@ -9,7 +9,7 @@ and `sessions` say when they are sent.
 
 from __future__ import annotations
 
-from kvgym.registry import Registry
+from kvgym.config.registry import Registry
 
 WORKLOADS = Registry(
     "workload",
@@ -23,6 +23,6 @@ WORKLOADS = Registry(
         "varied": "kvgym.workloads.varied:Varied",
     },
     group="kvgym.workloads",
-    check="kvgym.contracts:workload_source",
+    check="kvgym.config.contracts:workload_source",
 )
 """Name of a workload source -> the class that carries it."""

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-from kvgym.config import WORKLOAD_FILES
+from kvgym.config.loader import WORKLOAD_FILES
 from kvgym.errors import ResultsError, WorkloadError
 from kvgym.records import check_target
 from kvgym.workloads import columnar

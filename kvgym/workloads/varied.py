@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvgym.config import load_config, resolve_workload
+from kvgym.config.loader import load_config, resolve_workload
 from kvgym.errors import WorkloadError
 from kvgym.seeding import stream
 from kvgym.workloads.base import Workload, WorkloadSource

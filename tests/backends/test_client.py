@@ -14,7 +14,7 @@ from aiohttp import web
 
 from kvgym.backends.sglang.channel import Channel
 from kvgym.backends.sglang.client import ANSWERED, LOST, Answer, generate, open_session
-from kvgym.live import LiveConfig
+from kvgym.config.live import LiveConfig
 
 GOOD = {"output_ids": [7], "meta_info": {"cached_tokens": 3, "prompt_tokens": 4, "finish_reason": {"type": "length"}}}
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kvgym.backends.evicting import EvictingBackend, Offer, last_turns
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import resolve_workload
 from kvgym.errors import SimulationError
 from kvgym.types import Decision, EvictionDecision
 

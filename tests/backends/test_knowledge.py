@@ -10,10 +10,10 @@ import pytest
 from controllers.eviction import EVICTION
 from kvgym.backends.knowledge import CacheKnowledge, routers_of
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.schedule import FleetEvent
+from kvgym.config.signals import SignalsConfig
 from kvgym.forest.forest import Forest
-from kvgym.schedule import FleetEvent
-from kvgym.signals import SignalsConfig
 from kvgym.types import KV_EVENT, STORED
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed

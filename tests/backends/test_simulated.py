@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from kvgym.backends.simulated import SimulatedBackend, engine_options
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.schedule import FleetEvent
+from kvgym.config.signals import SignalsConfig
 from kvgym.errors import UnknownNameError
-from kvgym.schedule import FleetEvent
-from kvgym.signals import SignalsConfig
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP

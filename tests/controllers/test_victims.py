@@ -10,8 +10,8 @@ import pytest
 from controllers.base import ControllerPolicy
 from controllers.victims import RULES, VictimController
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import resolve_workload
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import UnknownNameError
 from kvgym.workloads.base import Workload

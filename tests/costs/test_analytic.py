@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
 from kvgym.errors import ConfigError
 from kvgym.sim.engine import default_options

@@ -19,7 +19,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
 from kvgym import ENVS
-from kvgym.config import load_config, preset_names
+from kvgym.config.loader import load_config, preset_names
 from kvgym.types import Decision
 
 TINY = {

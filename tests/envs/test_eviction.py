@@ -267,8 +267,8 @@ import json, sys
 import numpy as np
 from controllers.eviction.learned import FEATURES, PER_UNIT, make_policy
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import resolve_workload
 from kvgym.envs.eviction import EvictionEnv
 
 workload, cluster = json.loads(sys.argv[1])

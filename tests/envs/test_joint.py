@@ -10,8 +10,8 @@ from controllers.joint import JointController
 from controllers.routing.round_robin import RoundRobin
 from controllers.victims import VictimController
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import resolve_workload
 from kvgym.encoding import encode
 from kvgym.encoding_eviction import encode_eviction
 from kvgym.envs.joint import JointEnv

@@ -21,7 +21,7 @@ import pytest
 from controllers.eviction import EVICTION
 from controllers.routing import ROUTING
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.types import DONE
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed

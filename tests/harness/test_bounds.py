@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import SimulationError
 from kvgym.harness.bounds import hit_bound
 from kvgym.types import FAILED

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.slo import SLO
 from kvgym.harness.classes import CLASS_METRICS, MOST_TENANTS, class_metrics, fairness, jain, normalized_latency_s
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import run
-from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, RECORD
 from kvgym.workloads.fixed import Fixed
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.config import preset_folder, preset_names, to_plain
+from kvgym.config.loader import preset_folder, preset_names, to_plain
 from kvgym.errors import ConfigError, UnknownNameError, WorkloadError
 from kvgym.harness.grid import baseline_labels, expand, load_compare
 from kvgym.harness.manifest import make_manifest
@@ -135,7 +135,7 @@ def test_baseline__first_pair_or_the_named_one():
 
 @pytest.mark.parametrize("name", preset_names("compare"))
 def test_presets__every_comparison_expands(name):
-    from kvgym.config import load_yaml
+    from kvgym.config.loader import load_yaml
 
     config = load_compare(load_yaml(preset_folder("compare") / f"{name}.yaml"))
     cells, _ = expand(config)

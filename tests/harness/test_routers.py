@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from controllers.routing import ROUTING
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.signals import SignalsConfig
 from kvgym.harness.grid import Cell
 from kvgym.harness.routers import Routers, make_routers
 from kvgym.harness.run import run
-from kvgym.signals import SignalsConfig
 from kvgym.types import DONE
 from kvgym.workloads.gsp import GSP
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import make_controller, run
@@ -83,7 +83,7 @@ def test_run__every_request_is_routed_once_and_answered():
 
 
 def test_run__the_controller_sees_completions_before_the_next_decision(monkeypatch):
-    monkeypatch.setattr("kvgym.contracts.table", lambda family: WatcherTable())
+    monkeypatch.setattr("kvgym.config.contracts.table", lambda family: WatcherTable())
     result = run(cell(), seed=7)
     seen = np.concatenate([finished for _, finished in Watcher.shown if len(finished)])
     assert (Watcher.seed, Watcher.workers) == (7, 2)
@@ -110,7 +110,7 @@ def test_make_controller__options_reach_the_constructor():
 
 
 def test_run__predictions_are_logged_per_decision(monkeypatch):
-    monkeypatch.setattr("kvgym.contracts.table", lambda family: WatcherTable(Prophet))
+    monkeypatch.setattr("kvgym.config.contracts.table", lambda family: WatcherTable(Prophet))
     records = run(cell(source=BURST, fleet=ONE_AT_A_TIME), seed=0).records
     assert dict(zip(records["request"].tolist(), records["predicted_s"].tolist(), strict=True)) == {0: 11, 1: 12, 2: -1}
 
@@ -122,7 +122,7 @@ def test_run__a_controller_without_predictions_logs_none():
 
 def test_charge__decisions_follow_each_other_and_delay_the_requests(monkeypatch):
     """A quarter of a second each, all to worker 0: served from 0.25, 1.25 (decided at 0.5) and 9.25 on."""
-    monkeypatch.setattr("kvgym.contracts.table", lambda family: WatcherTable())
+    monkeypatch.setattr("kvgym.config.contracts.table", lambda family: WatcherTable())
     records = run(cell(source=BURST, fleet=ONE_AT_A_TIME, charge_decision_time=0.25), seed=0).records
     assert records["admitted_s"].tolist() == [0.25, 1.25, 9.25]
     assert records["finish_s"].tolist() == [1.25, 2.25, 10.25]

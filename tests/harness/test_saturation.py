@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import run
 from kvgym.harness.saturation import backlog_growth

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from kvgym.config.slo import SLO
 from kvgym.harness.stats import METRICS, paired_difference, paired_ratio, spread, summarize
-from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, RECORD, REJECTED
 
 

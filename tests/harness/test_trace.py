@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import ResultsError
 from kvgym.harness.grid import Cell
 from kvgym.harness.run import run

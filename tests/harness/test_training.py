@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.config import load_config, preset_names, to_plain
+from kvgym.config.loader import load_config, preset_names, to_plain
 from kvgym.errors import ConfigError, UnknownNameError
 from kvgym.harness.training import load_training
 

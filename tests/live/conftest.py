@@ -19,8 +19,8 @@ import pytest
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.backend import LiveBackend
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
-from kvgym.config import build
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.loader import build
 from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST, Decision
 from kvgym.workloads.base import Workload

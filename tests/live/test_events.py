@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvgym.config import resolve_workload
-from kvgym.signals import SignalsConfig
+from kvgym.config.loader import resolve_workload
+from kvgym.config.signals import SignalsConfig
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 EVENTS = SignalsConfig(observability="events")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvgym.config import resolve_workload
+from kvgym.config.loader import resolve_workload
 from kvgym.workloads.base import Workload
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -12,7 +12,7 @@ from controllers.routing.round_robin import RoundRobin
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.router import FrontRouter
 from kvgym.backends.sglang.router_peer import RouterPeer
-from kvgym.config import resolve_workload
+from kvgym.config.loader import resolve_workload
 from kvgym.errors import ConfigError
 from kvgym.types import DONE
 from kvgym.workloads.base import Workload

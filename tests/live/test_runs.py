@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from kvgym.backends.sglang import pool
-from kvgym.cluster import ClusterConfig
-from kvgym.config import to_plain
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.loader import to_plain
 from kvgym.records import read_records
 from kvgym.types import DONE
 

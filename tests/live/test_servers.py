@@ -10,8 +10,8 @@ import pytest
 
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.launcher import Fleet, check_server
+from kvgym.config.signals import SignalsConfig
 from kvgym.errors import BackendError, ConfigError
-from kvgym.signals import SignalsConfig
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 GROUPS, PREFIX_TOKENS, CYCLES = 24, 200, 12

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
-from kvgym.schedule import FleetEvent, check_schedule
+from kvgym.config.schedule import FleetEvent, check_schedule
 from kvgym.sim.changes import fleet_changes
 from kvgym.sim.engine import Engine, default_options
 from kvgym.sim.memory import RATIO_INIT, RATIO_MIN

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kvgym.schedule import FleetEvent
+from kvgym.config.schedule import FleetEvent
 from kvgym.sim.changes import fleet_changes
 from kvgym.sim.state import NOTICE, START, STOP
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
-from kvgym.schedule import FleetEvent
-from kvgym.signals import SignalsConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.schedule import FleetEvent
+from kvgym.config.signals import SignalsConfig
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import SimulationError
 from kvgym.sim.signals import HIT, INFLIGHT, INFLIGHT_TOKENS, KV_CAPACITY, KV_USED, QUEUED, RUNNING, SIGNALS
 from kvgym.workloads.gsp import GSP

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.workloads.blocks import Blocks
 
 FILE = "calibration/llmservingsim_sharegpt_pulse_a6000_blk16.jsonl.gz"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.config import build
+from kvgym.config.loader import build
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.workloads.chat import render, split
 from kvgym.workloads.imported import Imported

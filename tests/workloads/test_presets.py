@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.config import load_config, preset_names, resolve_workload
+from kvgym.config.loader import load_config, preset_names, resolve_workload
 from kvgym.workloads import WORKLOADS
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.config import build, resolve_workload
+from kvgym.config.loader import build, resolve_workload
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.workloads.gsp import GSP
 from kvgym.workloads.varied import Varied

@@ -32,9 +32,9 @@ from kvgym.backends.sglang.events import KVEvents
 from kvgym.backends.sglang.launcher import Server, api_key
 from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.errors import BackendError, ConfigError, SimulationError
-from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.sim.occupancy import prefixes_of
 from kvgym.types import DONE, FAILED, REJECTED, Decision, FleetSpec
 from kvgym.workloads.base import Workload
@@ -78,7 +78,7 @@ class LiveBackend:
         journal: Path | None = None,
     ) -> None:
         if cluster.live is None:
-            raise ConfigError("backend sglang needs a cluster with a `live` part (see kvgym.live.LiveConfig)")
+            raise ConfigError("backend sglang needs a cluster with a `live` part (see kvgym.config.live.LiveConfig)")
         _check_signals(signals)
         self.workload, self.cluster, self.live = workload, cluster, cluster.live
         self.servers = pool.acquire(cluster, eviction)

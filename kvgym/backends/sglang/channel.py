@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.backends.sglang.client import Answer, counter, generate, get_json, get_text, open_session
+from kvgym.config.live import LiveConfig
 from kvgym.errors import BackendError
-from kvgym.live import LiveConfig
 
 DOWN_AFTER = 2
 """Failed polls in a row after which a silent server counts as down; a refused connection counts at once."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kvgym.config.live import LiveConfig
 from kvgym.errors import BackendError
-from kvgym.live import LiveConfig
 
 if TYPE_CHECKING:
     import aiohttp

@@ -22,11 +22,11 @@ from typing import Any
 
 from kvgym.backends.sglang.plugin import FILE_VARIABLE, LEARNED, PREFIX, short_name
 from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.live import LiveConfig
+from kvgym.config.names import table
 from kvgym.errors import BackendError, ConfigError
 from kvgym.interrupts import held
-from kvgym.live import LiveConfig
-from kvgym.tables import table
 
 RELEASE = "0.5.23"
 """SGLang release that this backend was written for and tested with."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kvgym.config.names import table
 from kvgym.errors import ConfigError
-from kvgym.tables import table
 
 PREFIX = "kvgym-"
 """What precedes a policy's name in SGLang's ``--radix-cache-backend``."""

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kvgym.backends.sglang.launcher import RELEASE, Fleet, Server, api_key, check_server, server_command
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import BackendError, ConfigError
 
 _fleet: Fleet | None = None

@@ -24,8 +24,8 @@ from sglang.srt.mem_cache.base_prefix_cache import (
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey, TreeNode
 
+from kvgym.config.names import table
 from kvgym.sim.mirror import ROOT, MirrorCache
-from kvgym.tables import table
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kvgym.backends.sglang.launcher import free_port
 from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
+from kvgym.config.live import LiveConfig
 from kvgym.errors import BackendError, ConfigError
-from kvgym.live import LiveConfig
 
 POLICIES = ("cache_aware", "round_robin", "random", "power_of_two")
 """Policies of sglang-router 0.3.2 that need nothing but its workers."""

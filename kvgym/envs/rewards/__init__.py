@@ -9,7 +9,7 @@ built-in term is minus or plus the metric that it is named after.
 
 from __future__ import annotations
 
-from kvgym.registry import Registry
+from kvgym.config.registry import Registry
 
 REWARDS = Registry(
     "reward term",
@@ -21,6 +21,6 @@ REWARDS = Registry(
         "ttft": "kvgym.envs.rewards.ttft:ttft",
     },
     group="kvgym.rewards",
-    check="kvgym.contracts:reward_term",
+    check="kvgym.config.contracts:reward_term",
 )
 """Name of a term -> the function that computes it, or the class of such functions with options."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvgym.backends.base import Progress
-from kvgym.slo import SLO
+from kvgym.config.slo import SLO
 
 
 @dataclass(frozen=True)

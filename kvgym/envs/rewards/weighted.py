@@ -13,12 +13,12 @@ from typing import Any, cast
 import numpy as np
 
 from kvgym.backends.base import Progress
-from kvgym.config import build, load_yaml
+from kvgym.config.loader import build, load_yaml
+from kvgym.config.names import table
 from kvgym.envs.rewards.latency import latency
 from kvgym.envs.rewards.makespan import makespan
 from kvgym.envs.rewards.ttft import ttft
 from kvgym.errors import ConfigError, SimulationError, did_you_mean
-from kvgym.tables import table
 from kvgym.types import RECORD
 
 _OF_INTEGRALS: tuple[Any, ...] = (latency, makespan, ttft)

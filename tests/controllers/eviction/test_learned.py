@@ -11,8 +11,8 @@ from controllers.eviction import EVICTION
 from controllers.eviction.learned import COLUMNS, FORMAT, PER_UNIT, load, make_policy
 from kvgym.backends.sglang.plugin import FILE_VARIABLE, policy_name, short_name
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import resolve_cluster
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import resolve_cluster
+from kvgym.config.loader import resolve_workload
 from kvgym.encoding_eviction import encode_eviction
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import ConfigError, PluginError

@@ -45,8 +45,8 @@ def test_scores__do_not_depend_on_the_other_places(env, policy):
 
 def test_written_scorer__evicts_what_the_policy_chooses(env, policy, tmp_path):
     from kvgym.backends.simulated import SimulatedBackend
-    from kvgym.cluster import resolve_cluster
-    from kvgym.config import resolve_workload
+    from kvgym.config.cluster import resolve_cluster
+    from kvgym.config.loader import resolve_workload
 
     path = tmp_path / "scorer.json"
     write_scorer(policy, 3, 3, 0, path)

@@ -11,8 +11,8 @@ import torch
 from controllers.learned.model import Learned
 from controllers.routing import ROUTING
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
-from kvgym.config import resolve_workload
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.loader import resolve_workload
 from kvgym.errors import ConfigError, MissingDependencyError
 
 WORKLOAD = {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0}

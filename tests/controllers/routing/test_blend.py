@@ -5,7 +5,7 @@ import pytest
 
 from controllers.routing.blend import Blend
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import ConfigError
 from kvgym.workloads.gsp import GSP
 

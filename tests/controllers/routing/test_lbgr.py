@@ -8,7 +8,7 @@ import pytest
 from controllers.routing.lbgr import LBGR
 from controllers.routing.lbgr_release import LBGRRelease
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
 from kvgym.types import DONE, FAILED, REJECTED
 from kvgym.workloads.gsp import GSP
 

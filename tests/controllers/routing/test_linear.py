@@ -7,9 +7,9 @@ import pytest
 
 from controllers.routing.linear import Linear, dynamo, llmd
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.signals import SignalsConfig
 from kvgym.errors import ConfigError
-from kvgym.signals import SignalsConfig
 from kvgym.types import DONE
 from kvgym.workloads.fixed import Fixed
 

@@ -7,9 +7,9 @@ import pytest
 
 from controllers.routing import ROUTING
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.schedule import FleetEvent
 from kvgym.errors import SimulationError, UnknownNameError
-from kvgym.schedule import FleetEvent
 from kvgym.types import DONE
 from kvgym.workloads.gsp import GSP
 

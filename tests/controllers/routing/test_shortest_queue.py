@@ -7,9 +7,9 @@ import pytest
 
 from controllers.routing.shortest_queue import ShortestQueue
 from kvgym.backends.simulated import SimulatedBackend
-from kvgym.cluster import ClusterConfig
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.signals import SignalsConfig
 from kvgym.errors import ConfigError
-from kvgym.signals import SignalsConfig
 from kvgym.workloads.gsp import GSP
 
 

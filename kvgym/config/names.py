@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from kvgym.registry import Registry
+from kvgym.config.registry import Registry
 
 TABLES: dict[str, str] = {
     "workloads": "kvgym.workloads:WORKLOADS",

@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
+from kvgym.config.names import table
 from kvgym.errors import ConfigError, KVGymError, PluginError, UnknownNameError, WorkloadError, did_you_mean
-from kvgym.tables import table
 
 T = TypeVar("T")
 
@@ -275,7 +275,7 @@ def _index(node: list[Any], part: str, text: str) -> int:
 
 def preset_folder(kind: str) -> Path:
     """Return the folder of presets of `kind` ("clusters", "workloads", "compare"): checkout or installed package."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     inside = package / "configs" / kind  # where the wheel maps the top-level configs/
     return inside if inside.is_dir() else package.parent / "configs" / kind
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from kvgym import registry
+from kvgym.config import registry
+from kvgym.config.names import table
 from kvgym.errors import ConfigError, PluginError, UnknownNameError
-from kvgym.tables import table
 
 ROUTER = '''"""A router of the test."""
 class First:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.cluster import ClusterConfig, resolve_cluster
-from kvgym.config import build, preset_names, to_plain
+from kvgym.config.cluster import ClusterConfig, resolve_cluster
+from kvgym.config.loader import build, preset_names, to_plain
 from kvgym.errors import ConfigError, UnknownNameError
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.cluster import ClusterConfig
-from kvgym.config import build, to_plain
+from kvgym.config.cluster import ClusterConfig
+from kvgym.config.loader import build, to_plain
+from kvgym.config.schedule import FleetEvent
 from kvgym.errors import ConfigError
-from kvgym.schedule import FleetEvent
 
 FAIL, BACK = {"time_s": 5, "worker": 1, "event": "fail"}, {"time_s": 9, "worker": 1, "event": "recover"}
 

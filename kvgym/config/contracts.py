@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from kvgym.config.names import table
 from kvgym.errors import ConfigError, KVGymError, did_you_mean
-from kvgym.tables import table
 
 
 def routing_controller(value: Any) -> str | None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.tables import TABLES, table
+from kvgym.config.names import TABLES, table
 
 
 @pytest.mark.parametrize("family", TABLES)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kvgym.config import build, load_config, mistakes_in, option
+from kvgym.config.live import LiveConfig
+from kvgym.config.loader import build, load_config, mistakes_in, option
+from kvgym.config.schedule import FleetEvent, check_schedule
 from kvgym.errors import ConfigError
-from kvgym.live import LiveConfig
-from kvgym.schedule import FleetEvent, check_schedule
 
 MOST_WORKERS, MOST_TOKENS, MOST_SPEED, MOST_DELAY_S = 100_000, 1 << 40, 1e6, 1e6
 """Upper limits of a fleet: far beyond use, but what exceeds them is a slip of the pen."""

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from kvgym.config import to_plain
+from kvgym.config.loader import to_plain
+from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig, resolve_signals
 from kvgym.errors import ConfigError
-from kvgym.signals import DEFAULT_SIGNALS, SignalsConfig, resolve_signals
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kvgym.config.slo import SLO
 from kvgym.errors import ConfigError
-from kvgym.slo import SLO
 from kvgym.types import DONE, FAILED, RECORD
 
 

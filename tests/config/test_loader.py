@@ -5,8 +5,8 @@ from typing import Literal
 
 import pytest
 
-from kvgym import config
-from kvgym.config import apply_overrides, build, to_plain
+from kvgym.config import loader
+from kvgym.config.loader import apply_overrides, build, to_plain
 from kvgym.errors import ConfigError
 
 
@@ -73,12 +73,12 @@ def test_overrides__mistakes(text):
 
 @pytest.mark.parametrize("kind", ["clusters", "compare", "workloads"])
 def test_presets__there_are_some(kind):
-    assert config.preset_names(kind)
+    assert loader.preset_names(kind)
 
 
-@pytest.mark.parametrize("name", config.preset_names("workloads"))
+@pytest.mark.parametrize("name", loader.preset_names("workloads"))
 def test_presets__every_workload_builds(name):
-    assert callable(config.resolve_workload(name).generate)
+    assert callable(loader.resolve_workload(name).generate)
 
 
 @pytest.mark.parametrize("text", ["- 1\n", "a: [1\n", ""])
@@ -86,14 +86,14 @@ def test_load_yaml__not_a_map(tmp_path, text):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
-        config.load_yaml(path)
+        loader.load_yaml(path)
 
 
 def test_load_yaml__absent_file():
     with pytest.raises(ConfigError, match=r"cannot read configuration nowhere\.yaml: No such file"):
-        config.load_yaml("nowhere.yaml")
+        loader.load_yaml("nowhere.yaml")
 
 
 def test_workload__source_is_required():
     with pytest.raises(ConfigError, match="workload lacks 'source'"):
-        config.resolve_workload({"rate_rps": 1})
+        loader.resolve_workload({"rate_rps": 1})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from kvgym.config import option
+from kvgym.config.loader import option
 from kvgym.errors import ConfigError
 from kvgym.types import DONE
 

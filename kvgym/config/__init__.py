@@ -1,0 +1,1 @@
+"""Configuration: dataclasses from YAML, the name tables of plug-ins, and what fleets and routers can be set to."""
