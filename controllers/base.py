@@ -158,7 +158,7 @@ class ModelController:
         model: a trained SB3 or sb3-contrib model, or anything with the same `predict`.
         deterministic: take the most likely action; False samples, after seeding the model (and with it torch and
             numpy) at every reset.
-        encode: decision -> observation; none: `kvgym.encoding.encode`.
+        encode: decision -> observation; none: `kvgym.encoding.decisions.encode`.
     """
 
     def __init__(self, model: Any, deterministic: bool = True, encode: Callable[[Decision], Any] | None = None) -> None:
@@ -177,7 +177,7 @@ class ModelController:
 
     def act(self, decision: Decision) -> int:
         """Return the model's choice for the encoded decision."""
-        from kvgym.encoding import encode
+        from kvgym.encoding.decisions import encode
 
         observation = (self._encode or encode)(decision)
         masks = {"action_masks": decision.mask} if self._maskable else {}

@@ -13,11 +13,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("kvgym", "kvgym.errors", "kvgym.seeding", "kvgym.config.sources", "kvgym.interrupts"),
-    ("kvgym.jit", "kvgym.jit_parts", "kvgym.jit_tuples", "kvgym.jit_entry"),
+    ("kvgym.jit",),
     ("kvgym.forest",),
     ("kvgym.types",),
     ("kvgym.config",),
-    ("kvgym.records", "kvgym.encoding", "kvgym.encoding_eviction"),
+    ("kvgym.records", "kvgym.encoding"),
     ("kvgym.control",),
     ("kvgym.logs",),
     ("kvgym.workloads",),
@@ -53,8 +53,6 @@ FOR_CONTROLLERS = tuple(
         "engine.pages",
         "engine.rng",
         "sim",
-        "jit_entry",
-        "encoding_eviction",
     )
 )
 """What controllers see: decisions, what routers know, and the engine's policy API, never who runs them."""

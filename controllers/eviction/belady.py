@@ -11,7 +11,7 @@ is known beforehand.
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.cache import drop_tail, remove_leaf
 from kvgym.sim.future import next_use
 from kvgym.sim.heap import pull, push, sift

@@ -6,7 +6,7 @@ counts as created by the split.
 
 from __future__ import annotations
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed
 from kvgym.sim.state import Cache
 

@@ -5,7 +5,7 @@ named by its path where other policies have a name. What it says, in words:
 
 - at each eviction some leaves are offered, the same as there: the `recent` least recently accessed ones and `random`
   others, and the one with the highest score goes, whole or its last `tail_tokens` tokens; then the next;
-- the score of a leaf with the features x (`kvgym.encoding_eviction`, all columns but ``open``, which a cache does not
+- the score of a leaf with the features x (`kvgym.encoding.offers`, all columns but ``open``, which a cache does not
   know) is linear . x + sum over units of out * max(bias + weights . x, 0).
 
 So a trained policy played greedily through the environment and this one evict the same. Nothing is compiled for a new
@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kvgym.encoding_eviction import CANDIDATE_FEATURES, MOST_UNITS, write_leaf
+from kvgym.encoding.offers import CANDIDATE_FEATURES, MOST_UNITS, write_leaf
 from kvgym.errors import ConfigError
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.leaves import children_seen, enter, leave, offer, take, touch
 from kvgym.sim.marks import is_marked
 from kvgym.sim.policy import Policy, evict_hook

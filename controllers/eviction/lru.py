@@ -6,7 +6,7 @@ and the unmatched rest of the leaf in which it ends.
 
 from __future__ import annotations
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed
 from kvgym.sim.state import Cache
 

@@ -5,7 +5,7 @@ Source: SGLang 0.5.23, strategy class ``MRUStrategy`` (not among its command-lin
 
 from __future__ import annotations
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed
 from kvgym.sim.state import Cache
 

@@ -6,7 +6,7 @@ inserted through it; the prompt part of a finished request counts one more than 
 
 from __future__ import annotations
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed, pack
 from kvgym.sim.state import Cache
 

@@ -5,7 +5,7 @@ The node-wise, memoryless counterpart of RLT; no SGLang release has it.
 
 from __future__ import annotations
 
-from kvgym.jit import i64
+from kvgym.jit.door import i64
 from kvgym.sim import leaflist
 from kvgym.sim.cache import remove_leaf
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from controllers.eviction.random_leaf import enter, leave
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_INSERT, drop_tail, remove_leaf
 from kvgym.sim.policy import Policy, evict_hook, touch_hook

@@ -14,7 +14,7 @@ count and drop whole pages here.
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import TOUCH_MATCH, TOUCH_REST
 from kvgym.sim.marks import add_leaf, end_phase, mark

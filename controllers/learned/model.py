@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from controllers.base import ModelController
 from controllers.learned.work_rows import WorkRows, work_space
-from kvgym.encoding import encode, observation_space
+from kvgym.encoding.decisions import encode, observation_space
 from kvgym.errors import ConfigError, MissingDependencyError
 from kvgym.types import Decision, FleetSpec
 
@@ -23,9 +23,9 @@ _PARTS = ("policy_class", "observation_space", "action_space", "policy_kwargs")
 class Learned:
     """Routes with the policy in a file that stable-baselines3's ``model.save`` wrote, choosing greedily.
 
-    The observation is `kvgym.encoding.encode`'s, with the ``work`` rows of `controllers.learned.work_rows` if the model
-    was trained with them. A `SetPolicy` plays on any number of workers and never chooses a masked one; any other
-    policy plays on as many workers as it was trained with, and a masked choice becomes the first allowed worker.
+    The observation is `kvgym.encoding.decisions.encode`'s, with the ``work`` rows of `controllers.learned.work_rows` if
+    the model was trained with them. A `SetPolicy` plays on any number of workers and never chooses a masked one; any
+    other policy plays on as many workers as it was trained with, and a masked choice becomes the first allowed worker.
 
     torch runs on one thread: the networks are small, and a router has other things to do with its cores.
 

@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from controllers.routing.blend import KEEP, MISS_PRICE
 from controllers.routing.work_model import Look, WorkModel
-from kvgym.encoding import Feature
+from kvgym.encoding.decisions import Feature
 from kvgym.types import Decision, FleetSpec
 
 TOP = 1e4

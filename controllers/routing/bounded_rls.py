@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 
 
 @njit()

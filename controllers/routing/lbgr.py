@@ -8,7 +8,7 @@ from controllers import options
 from controllers.base import RoutingController, least
 from controllers.routing.bounded_rls import BoundedRLS
 from controllers.routing.in_flight import InFlight
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.types import Decision, FleetSpec
 
 _VARIANCE = (1.0, 0.01, 0.01, 1.0)

@@ -9,7 +9,7 @@ import numpy as np
 from controllers import options
 from controllers.base import RoutingController, allowed_workers
 from controllers.routing.text_tree import TextTree
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.types import DONE, Decision, FleetSpec
 
 

@@ -10,7 +10,7 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.errors import SimulationError
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.sim.state import DECIDE, EVICT
 from kvgym.types import CANDIDATE, Decision, EvictionDecision
 from kvgym.workloads.base import Workload

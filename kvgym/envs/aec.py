@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.encoding import encode, observation_space
-from kvgym.encoding_eviction import encode_eviction, eviction_space
+from kvgym.encoding.decisions import encode, observation_space
+from kvgym.encoding.offers import encode_eviction, eviction_space
 from kvgym.envs.joint import JointEnv
 from kvgym.errors import MissingDependencyError, SimulationError
 from kvgym.types import Decision

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from kvgym.config.contracts import make_controller
 from kvgym.config.loader import build
 from kvgym.config.names import table
-from kvgym.encoding_eviction import encode_eviction, eviction_space
+from kvgym.encoding.offers import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
 from kvgym.envs.rewards.weighted import Term

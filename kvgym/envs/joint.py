@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.encoding import encode, observation_space
-from kvgym.encoding_eviction import encode_eviction, eviction_space
+from kvgym.encoding.decisions import encode, observation_space
+from kvgym.encoding.offers import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
 from kvgym.envs.rewards.weighted import Term

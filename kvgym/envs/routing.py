@@ -8,7 +8,7 @@ from typing import Any
 from gymnasium import spaces
 
 from kvgym.config.names import table
-from kvgym.encoding import encode, observation_space
+from kvgym.encoding.decisions import encode, observation_space
 from kvgym.envs.episode import EpisodeEnv, Observation
 from kvgym.envs.rewards.weighted import Term
 from kvgym.errors import SimulationError

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvgym.errors import WorkloadError
 from kvgym.forest import trie
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 
 NODE = np.dtype(
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 
 LINK = np.dtype(
     [

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kvgym.errors import SimulationError
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.types import DONE, FAILED
 from kvgym.workloads.base import Workload
 

@@ -23,7 +23,7 @@ import numpy as np
 from kvgym.config.names import table
 from kvgym.harness.stats import t_interval
 from kvgym.harness.theory_instances import Instance, batches, hot_sets, star, unbalanced
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.seeding import stream, stream_seed
 from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvgym.config.loader import build, option
-from kvgym.encoding_eviction import MOST_UNITS
+from kvgym.encoding.offers import MOST_UNITS
 from kvgym.errors import ConfigError
 from kvgym.harness.grid import expand, load_compare
 from kvgym.harness.training import PPOConfig

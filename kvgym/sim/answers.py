@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.releases import heap_push, heap_remove, log_end, release_after
 from kvgym.sim.state import START, STREAMING, UNSEEN, WAITING, Cache, Sim
 from kvgym.types import DONE, FAILED, PENDING

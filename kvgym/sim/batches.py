@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.answers import end_request, send_first
 from kvgym.sim.cache import insert, lock, unlock
 from kvgym.sim.lists import queue_push, run_push, run_remove

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import JIT_ON, njit
-from kvgym.jit_entry import types
+from kvgym.jit.door import JIT_ON, njit
+from kvgym.jit.entry_points import types
+from kvgym.jit.words import WORDS as BINDING_TYPE
+from kvgym.jit.words import word_form
 from kvgym.sim.policy import Hooks, Policy
-from kvgym.sim.words import WORDS as BINDING_TYPE
-from kvgym.sim.words import word_form
 
 SIZE = 16
 """Length of a binding: four hooks of at most four pointers (numba keeps two or three for each)."""

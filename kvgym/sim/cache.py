@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.state import Cache
 from kvgym.types import REMOVED, STORED
 

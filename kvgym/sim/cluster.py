@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.answers import arrive, count_inflight, deliver, end_request, network_delay
 from kvgym.sim.batches import cut_leap, finish_decode, finish_prefill
 from kvgym.sim.faults import apply_change

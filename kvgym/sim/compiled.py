@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import record_zeros
-from kvgym.jit_entry import entry_point, records_type, type_of
+from kvgym.jit.door import record_zeros
+from kvgym.jit.entry_points import entry_point, records_type, type_of
 from kvgym.sim.binding import BINDING_TYPE
 from kvgym.sim.policy import CACHE_TYPE
 from kvgym.sim.state import CHANGE, EVENT, LIVE, Sim

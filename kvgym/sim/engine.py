@@ -10,7 +10,7 @@ import numpy as np
 
 from kvgym.config.names import table
 from kvgym.errors import ConfigError, SimulationError
-from kvgym.jit import JIT_ON, as_records, cache_folder, record_zeros
+from kvgym.jit.door import JIT_ON, as_records, cache_folder, record_zeros
 from kvgym.sim.binding import bind
 from kvgym.sim.growth import grow
 from kvgym.sim.policy import Policy, write_constants

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import i64
-from kvgym.jit_entry import BOOL, FLOAT, INT, INTS, MATRIX, VOID, entry_point
+from kvgym.jit.door import i64
+from kvgym.jit.entry_points import BOOL, FLOAT, INT, INTS, MATRIX, VOID, entry_point
 from kvgym.sim import cluster
 from kvgym.sim.binding import hooks_of
 from kvgym.sim.cache import table_add

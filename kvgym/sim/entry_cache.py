@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvgym.jit import i64
-from kvgym.jit_entry import INT, PAIR, VOID
+from kvgym.jit.door import i64
+from kvgym.jit.entry_points import INT, PAIR, VOID
 from kvgym.sim import cache
 from kvgym.sim.binding import hooks_of
 from kvgym.sim.compiled import on_cache, with_hooks

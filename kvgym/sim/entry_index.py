@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from kvgym.forest.forest import NODE
-from kvgym.jit import i64, record_zeros
-from kvgym.jit_entry import BOOL, FLAGS, FLOAT, INT, LENGTHS, VOID, entry_point, type_of
+from kvgym.jit.door import i64, record_zeros
+from kvgym.jit.entry_points import BOOL, FLAGS, FLOAT, INT, LENGTHS, VOID, entry_point, type_of
 from kvgym.sim import tags
 from kvgym.sim.tags import CHARS, Tags, new_tags
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64
-from kvgym.jit_entry import INT, INTS, records_type
+from kvgym.jit.door import i64
+from kvgym.jit.entry_points import INT, INTS, records_type
 from kvgym.sim import leaves
 from kvgym.sim.compiled import SIM_TYPE, on_cache
 from kvgym.sim.marks import is_marked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvgym.jit_entry import INT
+from kvgym.jit.entry_points import INT
 from kvgym.sim import cluster
 from kvgym.sim.binding import hooks_of
 from kvgym.sim.compiled import SIM_TYPE, with_hooks

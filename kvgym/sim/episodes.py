@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvgym.encoding import REQUEST_FEATURES, WORKER_FEATURES, write_features
-from kvgym.jit import JIT_ON, i64, njit
-from kvgym.jit_entry import BOOL, FLOAT, INT, LENGTHS, MATRIX, VOID, callable_within, entry_point, type_of, types
+from kvgym.encoding.decisions import REQUEST_FEATURES, WORKER_FEATURES, write_features
+from kvgym.jit.door import JIT_ON, i64, njit
+from kvgym.jit.entry_points import BOOL, FLOAT, INT, LENGTHS, MATRIX, VOID, callable_within, entry_point, type_of, types
+from kvgym.jit.words import WORDS, word_form
 from kvgym.sim import entry, entry_index
 from kvgym.sim.binding import BINDING_TYPE
 from kvgym.sim.compiled import SIM_TYPE, example_sim
@@ -21,7 +22,6 @@ from kvgym.sim.policy import CACHE_TYPE, example_cache
 from kvgym.sim.signals import HIT, INFLIGHT, INFLIGHT_TOKENS, KV_CAPACITY, KV_USED, QUEUED, RUNNING
 from kvgym.sim.state import DECIDE, Cache, Sim
 from kvgym.sim.tags import TOKENS, Tags, new_tags
-from kvgym.sim.words import WORDS, word_form
 
 FORGETFUL = 5
 """Besides what `run` returns: the router's memory is too small for what it has to note."""
@@ -58,7 +58,8 @@ class Out(NamedTuple):
     """Where results go, a row for each episode.
 
     Shapes: code (episodes,), as returned by `run`, or FORGETFUL; request (episodes, features) and workers (episodes,
-    workers, features), float32, as in `kvgym.encoding`, zero at the end of an episode; progress (episodes, 5).
+    workers, features), float32, as in `kvgym.encoding.decisions`, zero at the end of an episode; progress (episodes,
+    5).
     """
 
     code: np.ndarray

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.answers import lose
 from kvgym.sim.batches import cut_leap
 from kvgym.sim.cache import give_slot, table_remove

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvgym.errors import ConfigError
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.memory import INPUT_MARGIN
 from kvgym.sim.state import Cache
 from kvgym.workloads.base import Workload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import record_zeros
+from kvgym.jit.door import record_zeros
 from kvgym.sim.state import Cache, link_free, table_size
 
 

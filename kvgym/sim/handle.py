@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvgym.errors import ConfigError, SimulationError
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.sim.binding import bind
 from kvgym.sim.engine import default_options
 from kvgym.sim.growth import grow

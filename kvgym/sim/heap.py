@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.cache import remove_leaf
 from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
 from kvgym.sim.state import Cache

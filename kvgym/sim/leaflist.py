@@ -6,7 +6,7 @@ and operations pick the same leaves anywhere.
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.state import Cache
 
 

@@ -6,7 +6,7 @@ is a heap by last access; a slot's key holds that tick above the number of child
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.cache import (
     TOUCH_NEW,
     TOUCH_REST,

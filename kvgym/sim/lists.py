@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.state import Cache, Sim
 
 

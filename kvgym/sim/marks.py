@@ -5,7 +5,7 @@ A slot's marked tokens are always its last ones (`mark` .. d1-1), because a tail
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.state import Cache
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.state import Cache, Sim
 
 RATIO_INIT, RATIO_MIN, RATIO_STEPS = 0.7, 0.7 * 0.14, 600

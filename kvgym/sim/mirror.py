@@ -13,7 +13,7 @@ import numpy as np
 
 from kvgym.errors import SimulationError
 from kvgym.forest.forest import NODE
-from kvgym.jit import as_records, record_zeros
+from kvgym.jit.door import as_records, record_zeros
 from kvgym.sim.handle import CacheHandle
 from kvgym.sim.policy import Policy
 

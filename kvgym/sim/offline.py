@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.forest.forest import NODE
-from kvgym.jit import i64, njit
-from kvgym.jit_entry import LENGTHS, MATRIX, records_type, types
+from kvgym.jit.door import i64, njit
+from kvgym.jit.entry_points import LENGTHS, MATRIX, records_type, types
 
 HOLD, END, ADMIT = 0, 1, 2
 NODES = records_type(NODE)

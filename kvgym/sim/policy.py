@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvgym.forest.forest import NODE
-from kvgym.jit import JIT_ON, njit, record_zeros
-from kvgym.jit_entry import type_of, types
+from kvgym.jit.door import JIT_ON, njit, record_zeros
+from kvgym.jit.entry_points import type_of, types
 from kvgym.sim.state import OPTIONS, Cache, new_cache
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvgym.errors import SimulationError
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.sim import entry_index
 from kvgym.sim.tags import CHARS, TOKENS, USED, WORKER_MASK, Tags, more_tags, new_tags
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 
 STEP = np.uint64(0x9E3779B97F4A7C15)
 """Step of the counter that `heads` takes its words from."""

@@ -6,7 +6,7 @@ request is in it at most once. Also keeps the integrals that rewards are made of
 
 from __future__ import annotations
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.scrape import scrape
 from kvgym.sim.state import Cache, Sim
 from kvgym.types import FAILED, PENDING

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.batches import alloc_decode, alloc_prefill, start_decode, start_prefill
 from kvgym.sim.cache import lock, match, unlock
 from kvgym.sim.lists import batch_push, queue_pop

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.random import next_word
 from kvgym.sim.state import DOWN, Cache, Sim
 

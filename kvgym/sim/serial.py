@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.jit import i64, njit
-from kvgym.jit_entry import INT, LENGTHS, VOID
+from kvgym.jit.door import i64, njit
+from kvgym.jit.entry_points import INT, LENGTHS, VOID
 from kvgym.sim import cache
 from kvgym.sim.binding import hooks_of
 from kvgym.sim.compiled import with_hooks

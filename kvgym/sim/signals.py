@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim.cache import peek
 from kvgym.sim.memory import cacheable
 from kvgym.sim.scrape import delivered

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvgym.jit import record_zeros
-from kvgym.jit_tuples import whole
+from kvgym.jit.door import record_zeros
+from kvgym.jit.tuples import whole
 from kvgym.types import KV_EVENT
 
 SLOT = np.dtype(

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvgym.jit import i64, njit, record_zeros
-from kvgym.jit_tuples import whole
+from kvgym.jit.door import i64, njit, record_zeros
+from kvgym.jit.tuples import whole
 
 TAG = np.dtype(
     [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import i64, njit
+from kvgym.jit.door import i64, njit
 from kvgym.sim import leaflist
 from kvgym.sim.cache import drop_tail, remove_leaf
 from kvgym.sim.marks import add_leaf, end_phase

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 
 TURN = np.dtype(
     [

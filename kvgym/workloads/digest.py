@@ -19,7 +19,7 @@ from kvgym.errors import WorkloadError
 from kvgym.forest.diskforest import DiskForest
 from kvgym.forest.forest import CHARS_PER_TOKEN
 from kvgym.forest.structure import extract
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.workloads import columnar
 from kvgym.workloads.continuation import TURN, link, number_sessions
 from kvgym.workloads.entries import Entry

@@ -111,9 +111,9 @@ class MaskedChooser:
 
 @pytest.fixture
 def encoding(monkeypatch):
-    module = ModuleType("kvgym.encoding")
+    module = ModuleType("kvgym.encoding.decisions")
     module.encode = lambda decision: {"node": decision.node}
-    monkeypatch.setitem(sys.modules, "kvgym.encoding", module)
+    monkeypatch.setitem(sys.modules, "kvgym.encoding.decisions", module)
 
 
 def test_model_controller__carries_state_until_reset(encoding):

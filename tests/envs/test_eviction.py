@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from kvgym.encoding import feature_table
-from kvgym.encoding_eviction import ARRAYS, CANDIDATE_FEATURES
+from kvgym.encoding.decisions import feature_table
+from kvgym.encoding.offers import ARRAYS, CANDIDATE_FEATURES
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError
 

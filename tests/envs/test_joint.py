@@ -12,8 +12,8 @@ from controllers.victims import VictimController
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import resolve_workload
-from kvgym.encoding import encode
-from kvgym.encoding_eviction import encode_eviction
+from kvgym.encoding.decisions import encode
+from kvgym.encoding.offers import encode_eviction
 from kvgym.envs.joint import JointEnv
 from kvgym.types import Decision
 

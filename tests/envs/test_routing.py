@@ -10,7 +10,7 @@ import pytest
 from controllers.base import ControllerPolicy
 from controllers.routing.cache_aware import CacheAware
 from controllers.routing.random import Random
-from kvgym.encoding import WORKER_FEATURES, feature_table
+from kvgym.encoding.decisions import WORKER_FEATURES, feature_table
 from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError
 from kvgym.types import DONE, FAILED, REJECTED

@@ -5,7 +5,7 @@ from numba import types
 
 from controllers.eviction import EVICTION
 from kvgym.forest.forest import NODE
-from kvgym.jit import JIT_ON, njit, record_zeros
+from kvgym.jit.door import JIT_ON, njit, record_zeros
 from kvgym.sim.binding import BINDING_TYPE, bind, hooks_of
 from kvgym.sim.policy import CACHE_TYPE, Policy, enter_hook, evict_hook, leave_hook, touch_hook
 from kvgym.sim.state import OPTIONS, new_cache

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kvgym.forest.forest import Forest
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kvgym.forest.forest import Forest
-from kvgym.jit import as_records
+from kvgym.jit.door import as_records
 from kvgym.workloads.continuation import TURN, link, number_sessions
 
 

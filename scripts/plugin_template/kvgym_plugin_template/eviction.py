@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed
 from kvgym.sim.state import Cache
 

@@ -122,7 +122,7 @@ def test_registry__names_the_nearest_policy() -> None:
 def test_registry__takes_a_users_policy(words: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of one's own, named as module:attr, plugs in without touching the engine: here, longest prefix first."""
     (tmp_path / "deepest_first.py").write_text(
-        """from kvgym.jit import njit
+        """from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed
 from kvgym.sim.state import Cache
 

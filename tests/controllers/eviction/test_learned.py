@@ -13,7 +13,7 @@ from kvgym.backends.sglang.plugin import FILE_VARIABLE, policy_name, short_name
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import resolve_workload
-from kvgym.encoding_eviction import encode_eviction
+from kvgym.encoding.offers import encode_eviction
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import ConfigError, PluginError
 from kvgym.sim.handle import CacheHandle

@@ -8,11 +8,11 @@ import numba
 import numpy as np
 import pytest
 
-from kvgym import jit
-from kvgym.jit import njit
-from kvgym.jit_tuples import whole
+from kvgym.jit import door
+from kvgym.jit.door import njit
+from kvgym.jit.tuples import whole
 
-pytestmark = pytest.mark.skipif(not jit.JIT_ON, reason="about compiled code")
+pytestmark = pytest.mark.skipif(not door.JIT_ON, reason="about compiled code")
 
 
 @whole

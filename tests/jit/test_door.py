@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvgym import jit
+from kvgym.jit import door
 from kvgym.types import RECORD
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def key_of(tree: Path, code: str = "print(jit.cache_folder())") -> str:
@@ -53,7 +53,7 @@ def test_cache__an_edited_helper_is_compiled_again(tree: Path) -> None:
     """numba itself would go on with the old code of `below`: it looks at the caller's file alone."""
     caller = tree / "controllers" / "probe.py"
     caller.write_text(
-        "import numpy as np\nfrom kvgym.jit import njit\nfrom kvgym.sim.random import below\n\n"
+        "import numpy as np\nfrom kvgym.jit.door import njit\nfrom kvgym.sim.random import below\n\n"
         "@njit()\ndef probe() -> int:\n    return below(np.uint64(3) << np.uint64(62), 100)\n"
     )
     code = "from controllers.probe import probe; print(probe())"
@@ -66,13 +66,13 @@ def test_cache__an_edited_helper_is_compiled_again(tree: Path) -> None:
 
 
 def test_records__fields_can_be_set_by_item() -> None:
-    records = jit.record_zeros(3, RECORD)
-    if jit.JIT_ON:
+    records = door.record_zeros(3, RECORD)
+    if door.JIT_ON:
         assert type(records) is np.ndarray
     else:
         records[1].worker = 4
         assert records["worker"].tolist() == [0, 4, 0]
-    assert jit.as_records(records).base is not None or jit.JIT_ON
+    assert door.as_records(records).base is not None or door.JIT_ON
 
 
 def play(folder: Path, *policies: str) -> list[list]:
@@ -94,7 +94,7 @@ def play(folder: Path, *policies: str) -> list[list]:
 
 
 OUTSIDE = """
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.sim.heap import keyed
 from {0} import LIMIT, sign
 
@@ -105,7 +105,7 @@ def rank(c, s):
 POLICY = keyed(rank)
 """
 HELPERS = """
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 LIMIT = 2**40
 
 @njit()
@@ -115,7 +115,7 @@ def sign():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
 def test_cache__an_edited_outside_policy_is_compiled_again(tmp_path: Path) -> None:
     """Not only its own file counts: here the helper and the constant stand in another one of its package."""
     package, policy = tmp_path / "policies_of_test", "policies_of_test.mine:POLICY"
@@ -132,7 +132,7 @@ def test_cache__an_edited_outside_policy_is_compiled_again(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
 def test_cache__neighbours_of_a_lone_module_count(tmp_path: Path) -> None:
     (tmp_path / "mine_of_test.py").write_text(OUTSIDE.format("helpers_of_test"))
     (tmp_path / "helpers_of_test.py").write_text(HELPERS)
@@ -142,7 +142,7 @@ def test_cache__neighbours_of_a_lone_module_count(tmp_path: Path) -> None:
 
 
 FACTORY = """
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 
 def make(inner):
     @njit("int64(int64)")
@@ -151,7 +151,7 @@ def make(inner):
     return outer
 """
 INNER = """
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from factory_of_test import make
 
 @njit()
@@ -162,25 +162,25 @@ CALL = make(inner)
 """
 
 
-@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
 def test_identity__constants_arrays_and_compiled_functions_but_nothing_else() -> None:
     long, other = np.zeros(5000), np.zeros(5000)
     other[2500] = 1.0  # repr shows the ends only
-    assert jit._identity(long) == jit._identity(long.copy()) != jit._identity(other)
-    assert jit._identity(True) != jit._identity(1)
-    assert jit._identity(jit.njit()(lambda x: x)) is not None
-    assert jit._identity(object()) is None
+    assert door._identity(long) == door._identity(long.copy()) != door._identity(other)
+    assert door._identity(True) != door._identity(1)
+    assert door._identity(door.njit()(lambda x: x)) is not None
+    assert door._identity(object()) is None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
 def test_cache__a_policy_of_closures_comes_from_the_cache(tmp_path: Path) -> None:
     (first, _), (again, _) = *play(tmp_path, "reuse"), *play(tmp_path, "reuse")
     assert first == again
     assert play(tmp_path, "reuse")[0][1] == 0
 
 
-@pytest.mark.skipif(not jit.JIT_ON, reason="about the cache of compiled code")
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
 def test_cache__closures_of_one_factory_are_not_mistaken_for_each_other(tmp_path: Path) -> None:
     """Compiled by two processes, each of which counts its functions from one; used together by a third."""
     (tmp_path / "factory_of_test.py").write_text(FACTORY.format(7))

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from kvgym.encoding import REQUEST_FEATURES, WORKER_FEATURES, encode, feature_table, observation_space
+from kvgym.encoding.decisions import REQUEST_FEATURES, WORKER_FEATURES, encode, feature_table, observation_space
 from kvgym.types import Decision
 
 WORKER = {name: i for i, (name, *_) in enumerate(WORKER_FEATURES)}

@@ -23,7 +23,7 @@ import numba
 import numpy as np
 
 from kvgym.config.sources import package_files
-from kvgym.jit_parts import part
+from kvgym.jit.parts import part
 
 JIT_ON: bool = not numba.config.DISABLE_JIT
 """False when ``NUMBA_DISABLE_JIT=1`` was set before the import."""
@@ -36,16 +36,13 @@ if TYPE_CHECKING:
 else:
     i64 = np.int64  # record fields are 32-bit; arithmetic on them must not be
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parent.parent.parent
 _INSIDE = frozenset(("kvgym", "controllers", "numba", "numpy", *sys.stdlib_module_names))
 """Packages whose changes `source_key` notices."""
 _SOURCES = (
-    "kvgym/jit.py",
-    "kvgym/jit_parts.py",
-    "kvgym/jit_tuples.py",
+    "kvgym/jit",
     "kvgym/types.py",
-    "kvgym/encoding.py",
-    "kvgym/encoding_eviction.py",
+    "kvgym/encoding",
     "kvgym/sim",
     "kvgym/forest",
     "kvgym/workloads",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kvgym import jit
-from kvgym.jit import njit
+from kvgym.jit import door
+from kvgym.jit.door import njit
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 OUTSIDE = """
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 
 @njit()
 def twice(x):
@@ -43,7 +43,7 @@ def test_njit__a_part_answers_calls_of_any_type_from_python() -> None:
         halved()
 
 
-@pytest.mark.skipif(not jit.JIT_ON, reason="about compiled code")
+@pytest.mark.skipif(not door.JIT_ON, reason="about compiled code")
 def test_njit__only_what_python_calls_is_cached(tmp_path: Path) -> None:
     (tmp_path / "parts_of_test.py").write_text(OUTSIDE)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "KVGYM_CACHE": str(tmp_path / "cache")}

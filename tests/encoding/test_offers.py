@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.encoding_eviction import CACHE_FEATURES, CANDIDATE_FEATURES, encode_eviction, eviction_space
+from kvgym.encoding.offers import CACHE_FEATURES, CANDIDATE_FEATURES, encode_eviction, eviction_space
 from kvgym.types import CANDIDATE, EvictionDecision
 
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numba import types
 
-from kvgym.jit import JIT_ON, njit
+from kvgym.jit.door import JIT_ON, njit
 
 INT, FLOAT, VOID, BOOL = types.int64, types.float64, types.void, types.boolean
 INTS = types.int32[::1]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.jit import njit
+from kvgym.jit.door import njit
 from kvgym.types import Decision
 
 TOP_TOKENS = 2**20

@@ -1,6 +1,7 @@
 """An EvictionDecision as arrays of bounded float32 features; compiled policies see the same columns.
 
-Scaling and clipping are those of `kvgym.encoding`. A tick is one match or insert in the worker's cache, or a split.
+Scaling and clipping are those of `kvgym.encoding.decisions`. A tick is one match or insert in the worker's cache, or a
+split.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.encoding import TOP_LOAD_TOKENS, TOP_REQUESTS, TOP_TOKENS, Feature, bounds, log_scaled, share_of
-from kvgym.jit import as_records, njit
+from kvgym.encoding.decisions import TOP_LOAD_TOKENS, TOP_REQUESTS, TOP_TOKENS, Feature, bounds, log_scaled, share_of
+from kvgym.jit.door import as_records, njit
 from kvgym.types import EvictionDecision
 
 MOST_UNITS = 256
