@@ -174,7 +174,7 @@ def import_(
     """Turn a log of one's own requests into a workload file; the last line is JSON."""
     from rich.console import Console
 
-    from kvgym.workloads.traffic import import_log
+    from kvgym.logs.importing import import_log
 
     console = Console(stderr=True)
     with _interrupts.telling(lambda: "no workload file was written"):

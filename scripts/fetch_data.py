@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.rows import locate
+from kvgym.logs.rows import locate
 
 
 @dataclass(frozen=True)

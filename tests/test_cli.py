@@ -161,7 +161,7 @@ def test_errors__name_the_file_once(kvgym, tmp_path, args, text, message):
     ("args", "work", "told"),
     [
         (("run",), "kvgym.harness.single.run_single", "the run was not finished"),
-        (("import", "log.jsonl"), "kvgym.workloads.traffic.import_log", "no workload file was written"),
+        (("import", "log.jsonl"), "kvgym.logs.importing.import_log", "no workload file was written"),
         (("theory",), "kvgym.harness.theory_report.main", "nothing was measured to the end"),
         (("bench",), "kvgym.harness.bench.main", "nothing was measured to the end"),
     ],

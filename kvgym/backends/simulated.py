@@ -20,7 +20,7 @@ from kvgym.sim.signals import HIT
 from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
-from kvgym.workloads.regions import with_regions
+from kvgym.workloads.building.regions import with_regions
 
 if TYPE_CHECKING:
     from kvgym.sim.episodes import Episode

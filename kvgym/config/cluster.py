@@ -27,7 +27,8 @@ class ClusterConfig:
 
     Network: `network_s` is one delay for all, one per worker, or a map region -> one of these. A request travels for
     that long from the router, which is in its client's region, to the worker, and so do its first token and its end
-    back. REQUEST.region counts the map's entries; where a workload says nothing, `kvgym.workloads.regions` draws it.
+    back. REQUEST.region counts the map's entries; where a workload says nothing, `kvgym.workloads.building.regions`
+    draws it.
     """
 
     workers: int = option(4, "number of workers")

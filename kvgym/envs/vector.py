@@ -18,7 +18,7 @@ from kvgym.envs.episode import Observation, as_index
 from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.sim.state import FINISHED
-from kvgym.workloads.kept import KeptSource
+from kvgym.workloads.building.kept import KeptSource
 
 Infos = dict[str, Any]
 _Step = tuple[Observation, np.ndarray, np.ndarray, Infos]

@@ -16,8 +16,8 @@ from kvgym.costs import resolve_cost
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.harness.charge import Charge, check_charge
 from kvgym.harness.stats import METRICS, check_warmup
+from kvgym.logs.rows import locate
 from kvgym.workloads.base import WorkloadSource
-from kvgym.workloads.rows import locate
 
 SIMULATED = "simulated"
 """The backend whose runs can be repeated to the last bit."""

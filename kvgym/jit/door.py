@@ -45,7 +45,7 @@ _SOURCES = (
     "kvgym/encoding",
     "kvgym/sim",
     "kvgym/forest",
-    "kvgym/workloads",
+    "kvgym/logs",
     "controllers",
 )
 

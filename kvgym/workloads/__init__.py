@@ -2,9 +2,8 @@
 
 A source is a frozen dataclass whose fields are its configuration (configs/workloads) and whose
 `generate(seed, page_size)` returns a Workload: generated (`gsp`), written out (`fixed`), or read from a file of real
-requests (`sharegpt` text, `mooncake` traces, `blocks` session files, `imported` logs of one's own, which `traffic` has
-prepared). `varied` draws fields of another one anew for each seed. `forest` holds which prompts share what; `arrivals`
-and `sessions` say when they are sent.
+requests (`sharegpt` text, `mooncake` traces, `blocks` session files, `imported` logs of one's own, which `kvgym.logs`
+has prepared). `varied` draws fields of another one anew for each seed. What several sources share is in `building`.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ import numpy as np
 from kvgym.config.loader import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
+from kvgym.logs.rows import Row, locate, read_rows
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import Workload
-from kvgym.workloads.chains import Chains, Turn, count_repairs, read_turn
-from kvgym.workloads.rows import Row, locate, read_rows
-from kvgym.workloads.sessions import make_workload
+from kvgym.workloads.building.arrivals import check_rate, open_loop
+from kvgym.workloads.building.chains import Chains, Turn, count_repairs, read_turn
+from kvgym.workloads.building.sessions import make_workload
 
 _BARE_BLOCK = 16
 

@@ -11,10 +11,10 @@ import numpy as np
 from kvgym.config.loader import option
 from kvgym.errors import WorkloadError, did_you_mean
 from kvgym.forest.forest import CHARS_PER_TOKEN, MOST_TOKENS, Forest
+from kvgym.logs.rows import Row
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
-from kvgym.workloads.rows import Row
-from kvgym.workloads.sessions import make_workload
+from kvgym.workloads.building.sessions import make_workload
 
 _PLAIN = ("arrival_s", "think_s", "output_tokens", "max_new_tokens", "priority", "tenant", "region")
 _KEYS = ("path", "ids", "tokens", "answer", "session", *_PLAIN)

@@ -13,9 +13,9 @@ from kvgym.errors import WorkloadError
 from kvgym.forest.forest import MOST_TOKENS, Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import MOST_REQUESTS, Workload
-from kvgym.workloads.sessions import make_workload
+from kvgym.workloads.building.arrivals import check_rate, open_loop
+from kvgym.workloads.building.sessions import make_workload
 
 LITERAL_TOKENS = 2
 """Leading tokens that all prompts share: the server's BOS and the literal BOS text that the benchmark decodes."""

@@ -10,13 +10,13 @@ import numpy as np
 from kvgym.config.loader import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
+from kvgym.logs import columnar
+from kvgym.logs.rows import locate
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads import columnar
-from kvgym.workloads.arrivals import check_rate, open_loop, spread_ticks
 from kvgym.workloads.base import Workload
-from kvgym.workloads.rows import locate
-from kvgym.workloads.sessions import link_turns, make_workload
+from kvgym.workloads.building.arrivals import check_rate, open_loop, spread_ticks
+from kvgym.workloads.building.sessions import link_turns, make_workload
 
 
 @dataclass(frozen=True)

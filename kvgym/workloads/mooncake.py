@@ -12,12 +12,12 @@ import numpy as np
 from kvgym.config.loader import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
+from kvgym.logs.rows import Row, locate, read_rows
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import check_rate, open_loop, spread_ticks
 from kvgym.workloads.base import Workload
-from kvgym.workloads.rows import Row, locate, read_rows
-from kvgym.workloads.sessions import make_workload
+from kvgym.workloads.building.arrivals import check_rate, open_loop, spread_ticks
+from kvgym.workloads.building.sessions import make_workload
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import numpy as np
 from kvgym.config.loader import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
+from kvgym.logs.conversations import ConversationReader, find_dump
+from kvgym.logs.tokens import Tokenise, load_tokeniser
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import check_rate, open_loop
 from kvgym.workloads.base import Workload
-from kvgym.workloads.conversations import ConversationReader, find_dump
-from kvgym.workloads.sessions import make_workload
-from kvgym.workloads.tokens import Tokenise, load_tokeniser
+from kvgym.workloads.building.arrivals import check_rate, open_loop
+from kvgym.workloads.building.sessions import make_workload
 
 QUESTION = "\n\nUser: {}\n\nAssistant: "
 """Chat template: what goes around a question; an answer follows as it is."""

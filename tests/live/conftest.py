@@ -24,7 +24,7 @@ from kvgym.config.loader import build
 from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST, Decision
 from kvgym.workloads.base import Workload
-from kvgym.workloads.sessions import make_workload
+from kvgym.workloads.building.sessions import make_workload
 
 POOL_TOKENS = 4096
 KEY_VARIABLE = "KVGYM_TEST_KEY"

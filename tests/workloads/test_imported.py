@@ -5,11 +5,11 @@ import pytest
 
 from kvgym.config.loader import build
 from kvgym.errors import ConfigError, WorkloadError
-from kvgym.workloads.chat import render, split
+from kvgym.logs.chat import render, split
+from kvgym.logs.importing import import_log
+from kvgym.logs.rows import Row
+from kvgym.logs.tokens import FallbackTokeniser
 from kvgym.workloads.imported import Imported
-from kvgym.workloads.rows import Row
-from kvgym.workloads.tokens import FallbackTokeniser
-from kvgym.workloads.traffic import import_log
 
 
 @pytest.fixture

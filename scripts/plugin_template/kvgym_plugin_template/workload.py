@@ -11,9 +11,9 @@ from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
-from kvgym.workloads.arrivals import open_loop
 from kvgym.workloads.base import Workload
-from kvgym.workloads.sessions import make_workload
+from kvgym.workloads.building.arrivals import open_loop
+from kvgym.workloads.building.sessions import make_workload
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kvgym.errors import UnknownNameError, WorkloadError
-from kvgym.workloads.logs import LogReader
+from kvgym.logs.formats import LogReader
 
 
 def reader(folder, text, form="auto", pack=bytes):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import MissingDependencyError, WorkloadError
-from kvgym.workloads.rows import locate
+from kvgym.logs.rows import locate
 
 Tokenise = Callable[[list[str]], list[np.ndarray]]
 """Texts -> token ids, int64, one array per text."""

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.entries import read_entry, read_finished
-from kvgym.workloads.rows import Row
+from kvgym.logs.entries import read_entry, read_finished
+from kvgym.logs.rows import Row
 
 CHAT = [{"role": "user", "content": "Hi"}]
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "Hello."}}], "usage": {"completion_tokens": 9}}

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.chat import last_answer, message_text, render, split
-from kvgym.workloads.rows import Row
+from kvgym.logs.chat import last_answer, message_text, render, split
+from kvgym.logs.rows import Row
 
 
 def rows(*messages):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from kvgym.workloads.rows import Row
+from kvgym.logs.rows import Row
 
 STAMPS = (
     *("timestamp", "timestamp_ms", "arrival_s", "arrival_time", "start_time", "startTime", "request_time", "time"),

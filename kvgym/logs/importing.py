@@ -16,13 +16,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 
 from kvgym.config.loader import WORKLOAD_FILES
 from kvgym.errors import ResultsError, WorkloadError
+from kvgym.logs import columnar
+from kvgym.logs.digest import Digest
+from kvgym.logs.entries import Entry
+from kvgym.logs.formats import LogReader
+from kvgym.logs.rows import locate
+from kvgym.logs.tokens import load_tokeniser
 from kvgym.records import check_target
-from kvgym.workloads import columnar
-from kvgym.workloads.digest import Digest
-from kvgym.workloads.entries import Entry
-from kvgym.workloads.logs import LogReader
-from kvgym.workloads.rows import locate
-from kvgym.workloads.tokens import load_tokeniser
 
 _LINE_S = 10.0
 _BATCH_ROWS, _BATCH_CHARS = 1024, 1 << 21

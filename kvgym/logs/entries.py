@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads import fields
-from kvgym.workloads.chat import message_text, render
-from kvgym.workloads.rows import Row
+from kvgym.logs import fields
+from kvgym.logs.chat import message_text, render
+from kvgym.logs.rows import Row
 
 PROMPTS = ("input_ids", "messages", "prompt", "text")
 """Fields that may be the prompt, the preferred first: token ids, chat messages, text."""

@@ -20,11 +20,11 @@ from kvgym.forest.diskforest import DiskForest
 from kvgym.forest.forest import CHARS_PER_TOKEN
 from kvgym.forest.structure import extract
 from kvgym.jit.door import as_records
-from kvgym.workloads import columnar
-from kvgym.workloads.continuation import TURN, link, number_sessions
-from kvgym.workloads.entries import Entry
-from kvgym.workloads.pieces import PieceTokeniser
-from kvgym.workloads.tokens import Tokenise
+from kvgym.logs import columnar
+from kvgym.logs.continuation import TURN, link, number_sessions
+from kvgym.logs.entries import Entry
+from kvgym.logs.pieces import PieceTokeniser
+from kvgym.logs.tokens import Tokenise
 
 _MOST_ID = 2**31
 

@@ -5,7 +5,7 @@ import pytest
 
 from kvgym.forest.forest import Forest
 from kvgym.jit.door import as_records
-from kvgym.workloads.continuation import TURN, link, number_sessions
+from kvgym.logs.continuation import TURN, link, number_sessions
 
 
 class Log:

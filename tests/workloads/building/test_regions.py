@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 
 from kvgym.types import REQUEST
+from kvgym.workloads.building.regions import with_regions
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
-from kvgym.workloads.regions import with_regions
 
 
 def test_regions__are_drawn_for_whole_sessions_and_touch_nothing_else():

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.rows import locate, open_bytes, read_lines, read_rows
+from kvgym.logs.rows import locate, open_bytes, read_lines, read_rows
 
 
 def test_locate__data_folder_and_its_subfolders(tmp_path, monkeypatch):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.digest import Digest
-from kvgym.workloads.entries import Entry
-from kvgym.workloads.tokens import FallbackTokeniser
+from kvgym.logs.digest import Digest
+from kvgym.logs.entries import Entry
+from kvgym.logs.tokens import FallbackTokeniser
 
 
 def digest(folder, *entries, exact=False):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from kvgym.errors import MissingDependencyError, WorkloadError
-from kvgym.workloads.tokens import FallbackTokeniser, load_tokeniser
+from kvgym.logs.tokens import FallbackTokeniser, load_tokeniser
 
 
 def test_fallback__pieces():
@@ -34,7 +34,7 @@ def test_fallback__a_chat_mark_is_one_piece():
 
 
 def test_fallback__forgets_pieces_and_gives_the_same_ids(monkeypatch):
-    monkeypatch.setattr("kvgym.workloads.tokens._MOST_PIECES", 3)
+    monkeypatch.setattr("kvgym.logs.tokens._MOST_PIECES", 3)
     tokenise = FallbackTokeniser()
     first = tokenise(["a b c d e"])[0].tolist()
     assert tokenise(["a b c d e"])[0].tolist() == first

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads import columnar
+from kvgym.logs import columnar
 
 FACTS = {"source": "log.jsonl", "chars_per_token": 4.0}
 

@@ -6,7 +6,7 @@ import pytest
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST
-from kvgym.workloads.sessions import link_turns, make_workload
+from kvgym.workloads.building.sessions import link_turns, make_workload
 
 
 def requests_of(sessions: list[int]) -> np.ndarray:

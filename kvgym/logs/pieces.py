@@ -8,8 +8,8 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from kvgym.workloads.chat import last_answer, split
-from kvgym.workloads.tokens import Tokenise
+from kvgym.logs.chat import last_answer, split
+from kvgym.logs.tokens import Tokenise
 
 _KEPT_TOKENS = 1 << 22
 _PIECE_TOKENS = 32

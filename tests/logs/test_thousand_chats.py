@@ -17,7 +17,7 @@ UNTOLD = 128
 START_S = 1_700_000_000
 TOOL_CALL = {"type": "function", "function": {"name": "look"}}
 TOOL_TOKENS = ['{"', "name", '":', ' "', "look", '"}']
-"""Tokens of the call as the rendering writes it, counted by the rules in `kvgym.workloads.tokens`."""
+"""Tokens of the call as the rendering writes it, counted by the rules in `kvgym.logs.tokens`."""
 WORDS = {
     "alpha": [" alpha"],
     "beta": [" beta"],

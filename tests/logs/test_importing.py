@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from kvgym.errors import ResultsError, WorkloadError
-from kvgym.workloads import columnar, traffic
-from kvgym.workloads.chat import render
-from kvgym.workloads.rows import Row
-from kvgym.workloads.traffic import import_log
+from kvgym.logs import columnar, importing
+from kvgym.logs.chat import render
+from kvgym.logs.importing import import_log
+from kvgym.logs.rows import Row
 
 
 def imported(log, folder, **options):
@@ -122,15 +122,15 @@ def test_import_log__no_text_unless_asked(tmp_path):
 def test_import_log__the_same_for_any_batch_size(tmp_path, make_chats, monkeypatch):
     log = make_chats(150).write(tmp_path / "log.jsonl")
     whole, _ = imported(log, tmp_path)
-    monkeypatch.setattr(traffic, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(importing, "_BATCH_ROWS", 7)
     parts, _ = imported(log, tmp_path)
     for name in whole:
         np.testing.assert_array_equal(whole[name], parts[name], err_msg=name)
 
 
 def test_import_log__memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("kvgym.workloads.pieces._KEPT_TOKENS", 1 << 14)
-    monkeypatch.setattr(traffic, "_BATCH_CHARS", 1 << 16)
+    monkeypatch.setattr("kvgym.logs.pieces._KEPT_TOKENS", 1 << 14)
+    monkeypatch.setattr(importing, "_BATCH_CHARS", 1 << 16)
     rng = np.random.default_rng(1)
     with (tmp_path / "log.jsonl").open("w") as log:
         for _ in range(200):  # 3 MB of text, a million different tokens: 8 MB of ids
@@ -149,7 +149,7 @@ def test_import_log__memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
 
 
 def test_import_log__progress_of_a_long_import(tmp_path, monkeypatch):
-    monkeypatch.setattr(traffic, "_LINE_S", 0.0)
+    monkeypatch.setattr(importing, "_LINE_S", 0.0)
     (tmp_path / "log.jsonl").write_text('{"prompt": "a"}\n')
     for terminal in (False, True):
         shown = io.StringIO()

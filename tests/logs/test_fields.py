@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads import fields
-from kvgym.workloads.rows import Row
+from kvgym.logs import fields
+from kvgym.logs.rows import Row
 
 
 def row(**data):

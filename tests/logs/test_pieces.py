@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvgym.workloads.pieces import PieceTokeniser
-from kvgym.workloads.tokens import FallbackTokeniser
+from kvgym.logs.pieces import PieceTokeniser
+from kvgym.logs.tokens import FallbackTokeniser
 
 PROMPT = "<|im_start|>user\nHi there.<|im_end|>\n<|im_start|>assistant\n"
 
@@ -47,7 +47,7 @@ def test_call__repeated_pieces_are_tokenised_once():
 
 
 def test_call__forgets_what_is_too_much(monkeypatch):
-    monkeypatch.setattr("kvgym.workloads.pieces._KEPT_TOKENS", 3 + 32 + 2)
+    monkeypatch.setattr("kvgym.logs.pieces._KEPT_TOKENS", 3 + 32 + 2)
     counting = Counting()
     tokenise = PieceTokeniser(counting)
     for text in ("a b c", "d e f", "d e f", "a b c"):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kvgym.errors import UnknownNameError, WorkloadError, did_you_mean
-from kvgym.workloads.chat import render
-from kvgym.workloads.conversations import ConversationReader
-from kvgym.workloads.entries import Entry, read_entry, read_finished
-from kvgym.workloads.rows import Row, open_bytes, parse_object, read_lines, readable
+from kvgym.logs.chat import render
+from kvgym.logs.conversations import ConversationReader
+from kvgym.logs.entries import Entry, read_entry, read_finished
+from kvgym.logs.rows import Row, open_bytes, parse_object, read_lines, readable
 
 _PREFIX = re.compile(r"\[\d{4}-[^\]]*\] ?")  # SGLang's logger puts the time before the JSON
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kvgym.errors import MissingDependencyError, WorkloadError
-from kvgym.workloads.rows import locate, open_text, readable
+from kvgym.logs.rows import locate, open_text, readable
 
 _CHUNK_CHARS = 1 << 20
 _SPACE = " \t\r\n"

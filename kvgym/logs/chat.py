@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from kvgym.workloads.rows import Row
+from kvgym.logs.rows import Row
 
 ANSWER_MARK = "<|im_start|>assistant\n"
 _END = "<|im_end|>\n"

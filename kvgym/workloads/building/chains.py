@@ -8,7 +8,7 @@ import numpy as np
 
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import MOST_TOKENS, Forest
-from kvgym.workloads.rows import Row
+from kvgym.logs.rows import Row
 
 
 @dataclass

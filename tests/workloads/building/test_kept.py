@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from kvgym.workloads.building.kept import KeptSource
 from kvgym.workloads.gsp import GSP
-from kvgym.workloads.kept import KeptSource
 
 
 def test_kept__the_same_workload_once_per_seed_and_page_size():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.workloads.arrivals import open_loop, spread_ticks
+from kvgym.workloads.building.arrivals import open_loop, spread_ticks
 
 
 @pytest.mark.parametrize("cv", [0.0, 0.5, 1.0, 3.0])
