@@ -110,7 +110,7 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
         (("run", "--set", "cluster.cost=2020-99-99"), "is not valid YAML"),
         (("run", "--routing", ":x"), "cannot import routing controller"),
         (("run", "--routing", "os:getcwd"), "has no reset()"),
-        (("run", "--eviction", "os:path"), "must be a kvgym.sim.policy.Policy"),
+        (("run", "--eviction", "os:path"), "must be a kvgym.engine.cache.policy.Policy"),
         (("run", "--eviction", "belady"), "this eviction policy sees the future"),
         (("serve-workers", "cpu2", "--eviction", "belady"), "sees the future, which real servers do not know"),
         (("compare", "quickstart", "--set", "name=../out"), "name must be usable as a folder name"),

@@ -26,7 +26,7 @@ LAYERS = (
     ("kvgym.engine.cache",),
     ("kvgym.engine.serving",),
     ("kvgym.engine.entry",),
-    ("kvgym.engine", "kvgym.sim"),
+    ("kvgym.engine",),
     ("kvgym.backends",),
     ("kvgym.envs",),
     ("kvgym.harness",),
@@ -52,7 +52,7 @@ FOR_CONTROLLERS = tuple(
         "engine.state",
         "engine.pages",
         "engine.rng",
-        "sim",
+        "engine.future",
     )
 )
 """What controllers see: decisions, what routers know, and the engine's policy API, never who runs them."""
@@ -131,8 +131,8 @@ def test_imports__go_one_way(path):
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("kvgym.sim.cache", "from kvgym.backends import simulated"),
-        ("kvgym.workloads.gsp", "def f():\n    import kvgym.sim.cache"),
+        ("kvgym.engine.cache.radix", "from kvgym.backends import simulated"),
+        ("kvgym.workloads.gsp", "def f():\n    import kvgym.engine.engine"),
         ("kvgym.config.loader", "from kvgym import workloads"),
         ("kvgym.harness.run", "import controllers.routing"),
         ("controllers.routing.lbgr", "from kvgym.envs.routing import RoutingEnv"),

@@ -1,9 +1,9 @@
 """Eviction policies: which cached tokens go when a worker's KV pool is full.
 
-One file per policy, each ending in ``POLICY``; `kvgym.sim.policy` describes the four hooks. Keyed policies (lru, mru,
-fifo, filo, lfu, slru, priority) state a rank and evict whole leaves; random_leaf, rlt, rlt_release and reuse draw at
-random. `learned` plays a trained scorer: the path of its .json file is a name too. `belady` is no policy to choose but
-an oracle: it is not listed and runs only where an oracle is allowed.
+One file per policy, each ending in ``POLICY``; `kvgym.engine.cache.policy` describes the four hooks. Keyed policies
+(lru, mru, fifo, filo, lfu, slru, priority) state a rank and evict whole leaves; random_leaf, rlt, rlt_release and reuse
+draw at random. `learned` plays a trained scorer: the path of its .json file is a name too. `belady` is no policy to
+choose but an oracle: it is not listed and runs only where an oracle is allowed.
 """
 
 from __future__ import annotations
@@ -52,6 +52,6 @@ EVICTION = _Policies(
         )
     },
     group="kvgym.eviction",
-    check="kvgym.sim.policy:not_a_policy",
+    check="kvgym.engine.cache.policy:not_a_policy",
     unlisted={"belady": "controllers.eviction.belady:POLICY"},
 )

@@ -2,21 +2,21 @@
 
 Source: Belady 1966, on tokens: of all evictable leaves, the one whose last forest node is used again last loses it,
 token by token. An ancestor is needed no later than its descendants, so this is the best that any policy can do where
-requests come one at a time (`kvgym.sim.offline`). With several requests in flight, or where an eviction asks for more
-than is missing, it is a baseline, not a bound.
+requests come one at a time (`kvgym.engine.offline`). With several requests in flight, or where an eviction asks for
+more than is missing, it is a baseline, not a bound.
 
-It sees the future (`kvgym.sim.future`): it runs only where an oracle is allowed, on one worker whose order of requests
-is known beforehand.
+It sees the future (`kvgym.engine.future`): it runs only where an oracle is allowed, on one worker whose order of
+requests is known beforehand.
 """
 
 from __future__ import annotations
 
+from kvgym.engine.cache.heap import pull, push, sift
+from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.engine.cache.radix import drop_tail, remove_leaf
+from kvgym.engine.future import next_use
+from kvgym.engine.state import Cache
 from kvgym.jit.door import i64, njit
-from kvgym.sim.cache import drop_tail, remove_leaf
-from kvgym.sim.future import next_use
-from kvgym.sim.heap import pull, push, sift
-from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
-from kvgym.sim.state import Cache
 
 NEVER = float(1 << 40)
 

@@ -6,9 +6,9 @@ counts as created by the split.
 
 from __future__ import annotations
 
+from kvgym.engine.cache.heap import keyed
+from kvgym.engine.state import Cache
 from kvgym.jit.door import njit
-from kvgym.sim.heap import keyed
-from kvgym.sim.state import Cache
 
 
 @njit()

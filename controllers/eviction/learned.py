@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from kvgym.encoding.offers import CANDIDATE_FEATURES, MOST_UNITS, write_leaf
+from kvgym.engine.cache.leaves import children_seen, enter, leave, offer, take, touch
+from kvgym.engine.cache.marks import is_marked
+from kvgym.engine.cache.policy import Policy, evict_hook
+from kvgym.engine.state import Cache
 from kvgym.errors import ConfigError
 from kvgym.jit.door import i64, njit
-from kvgym.sim.leaves import children_seen, enter, leave, offer, take, touch
-from kvgym.sim.marks import is_marked
-from kvgym.sim.policy import Policy, evict_hook
-from kvgym.sim.state import Cache
 
 FEATURES = len(CANDIDATE_FEATURES) - 1
 COLUMNS = tuple(feature.name for feature in CANDIDATE_FEATURES[:FEATURES])

@@ -5,9 +5,9 @@ Source: SGLang 0.5.23 ``--radix-eviction-policy lfu``. Hits grow on insert only,
 
 from __future__ import annotations
 
+from kvgym.engine.cache.heap import keyed, pack
+from kvgym.engine.state import Cache
 from kvgym.jit.door import njit
-from kvgym.sim.heap import keyed, pack
-from kvgym.sim.state import Cache
 
 
 @njit()

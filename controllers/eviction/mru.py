@@ -5,9 +5,9 @@ Source: SGLang 0.5.23, strategy class ``MRUStrategy`` (not among its command-lin
 
 from __future__ import annotations
 
+from kvgym.engine.cache.heap import keyed
+from kvgym.engine.state import Cache
 from kvgym.jit.door import njit
-from kvgym.sim.heap import keyed
-from kvgym.sim.state import Cache
 
 
 @njit()

@@ -6,9 +6,9 @@ inserted through it; the prompt part of a finished request counts one more than 
 
 from __future__ import annotations
 
+from kvgym.engine.cache.heap import keyed, pack
+from kvgym.engine.state import Cache
 from kvgym.jit.door import njit
-from kvgym.sim.heap import keyed, pack
-from kvgym.sim.state import Cache
 
 
 @njit()

@@ -5,12 +5,12 @@ The node-wise, memoryless counterpart of RLT; no SGLang release has it.
 
 from __future__ import annotations
 
+from kvgym.engine.cache import leaflist
+from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.engine.cache.radix import remove_leaf
+from kvgym.engine.rng import below, next_word
+from kvgym.engine.state import Cache
 from kvgym.jit.door import i64
-from kvgym.sim import leaflist
-from kvgym.sim.cache import remove_leaf
-from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
-from kvgym.sim.random import below, next_word
-from kvgym.sim.state import Cache
 
 
 @enter_hook

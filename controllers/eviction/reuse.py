@@ -38,12 +38,12 @@ from typing import Any
 import numpy as np
 
 from controllers.eviction.random_leaf import enter, leave
+from kvgym.engine.cache import leaflist
+from kvgym.engine.cache.policy import Policy, evict_hook, touch_hook
+from kvgym.engine.cache.radix import TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_INSERT, drop_tail, remove_leaf
+from kvgym.engine.rng import below, next_word, ones
+from kvgym.engine.state import Cache
 from kvgym.jit.door import i64, njit
-from kvgym.sim import leaflist
-from kvgym.sim.cache import TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_INSERT, drop_tail, remove_leaf
-from kvgym.sim.policy import Policy, evict_hook, touch_hook
-from kvgym.sim.random import below, next_word, ones
-from kvgym.sim.state import Cache
 
 BUCKETS = 64
 """Ages 0 .. 2**17 - 1 ticks, four buckets an octave; older ones count with the last."""

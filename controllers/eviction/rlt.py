@@ -15,12 +15,12 @@ What the engine adds to the single-query model:
 
 from __future__ import annotations
 
-from kvgym.sim import leaflist
-from kvgym.sim.cache import TOUCH_REST
-from kvgym.sim.marks import add_leaf, mark
-from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
-from kvgym.sim.state import Cache
-from kvgym.sim.tails import evict_unmarked
+from kvgym.engine.cache import leaflist
+from kvgym.engine.cache.marks import add_leaf, mark
+from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.engine.cache.radix import TOUCH_REST
+from kvgym.engine.cache.tails import evict_unmarked
+from kvgym.engine.state import Cache
 
 
 @enter_hook

@@ -14,13 +14,13 @@ count and drop whole pages here.
 
 from __future__ import annotations
 
+from kvgym.engine.cache import leaflist
+from kvgym.engine.cache.marks import add_leaf, end_phase, mark
+from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from kvgym.engine.cache.radix import TOUCH_MATCH, TOUCH_REST
+from kvgym.engine.cache.tails import evict_unmarked
+from kvgym.engine.state import Cache
 from kvgym.jit.door import i64, njit
-from kvgym.sim import leaflist
-from kvgym.sim.cache import TOUCH_MATCH, TOUCH_REST
-from kvgym.sim.marks import add_leaf, end_phase, mark
-from kvgym.sim.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
-from kvgym.sim.state import Cache
-from kvgym.sim.tails import evict_unmarked
 
 
 @njit()

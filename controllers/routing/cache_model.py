@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvgym.sim.prefix_index import PrefixIndex
+from kvgym.knowledge.prefix_index import PrefixIndex
 from kvgym.types import FleetSpec
 
 _SLACK = 8

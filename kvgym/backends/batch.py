@@ -9,10 +9,10 @@ import numpy as np
 from kvgym.backends.base import Progress
 from kvgym.backends.crew import Crew
 from kvgym.backends.simulated import SimulatedBackend
+from kvgym.engine.growth import grow
+from kvgym.engine.serving.readings import SIGNALS
+from kvgym.engine.state import BROKEN, DECIDE, FINISHED, GROW
 from kvgym.errors import SimulationError
-from kvgym.sim.growth import grow
-from kvgym.sim.signals import SIGNALS
-from kvgym.sim.state import BROKEN, DECIDE, FINISHED, GROW
 
 
 class SimulatedBatch:
@@ -26,7 +26,7 @@ class SimulatedBatch:
     """
 
     def __init__(self, backends: list[SimulatedBackend], threads: int) -> None:
-        from kvgym.sim import episodes  # compiled at its first import
+        from kvgym.engine.entry import episodes
 
         self._api = episodes
         self._backends: list[SimulatedBackend] = list(backends)
@@ -49,7 +49,7 @@ class SimulatedBatch:
     def advance(self, route: np.ndarray) -> None:
         """Send the pending request of every episode to its `route`, and run each to its next decision or its end.
 
-        The results are in `out` (see `kvgym.sim.episodes.Out`).
+        The results are in `out` (see `kvgym.engine.entry.episodes.Out`).
 
         Args:
             route: worker for each of the episodes, int64 (episodes,); it is overwritten.

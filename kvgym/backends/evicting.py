@@ -9,9 +9,9 @@ import numpy as np
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
+from kvgym.engine.state import DECIDE, EVICT
 from kvgym.errors import SimulationError
 from kvgym.jit.door import as_records
-from kvgym.sim.state import DECIDE, EVICT
 from kvgym.types import CANDIDATE, Decision, EvictionDecision
 from kvgym.workloads.base import Workload
 
@@ -49,7 +49,7 @@ class EvictingBackend(SimulatedBackend):
         seed: int,
         signals: SignalsConfig = DEFAULT_SIGNALS,
     ) -> None:
-        super().__init__(workload, cluster, "kvgym.sim.leaves:POLICY", seed, signals)
+        super().__init__(workload, cluster, "kvgym.engine.cache.leaves:POLICY", seed, signals)
         self.engine.cache.options["pause_evict"] = 1
         self.offer = offer
         self.tail_tokens = tail_tokens
@@ -93,7 +93,7 @@ class EvictingBackend(SimulatedBackend):
         return choice
 
     def _eviction(self) -> EvictionDecision:
-        from kvgym.sim import entry_leaves
+        from kvgym.engine.entry import entry_leaves
 
         engine, offer = self.engine, self.offer
         for request in engine.sim.done[self._ended : engine.ended].tolist():
@@ -128,7 +128,7 @@ class EvictingBackend(SimulatedBackend):
         Raises:
             SimulationError: no such candidate was offered, or its decision is over.
         """
-        from kvgym.sim import entry_leaves
+        from kvgym.engine.entry import entry_leaves
 
         if not 0 <= index < len(self._slots):
             raise SimulationError(f"candidate must be one of the {len(self._slots)} that were offered, got {index}")

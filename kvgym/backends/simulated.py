@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvgym.backends.base import Load, Progress, Snapshot
-from kvgym.backends.knowledge import CacheKnowledge, routers_of
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.costs import resolve_cost
+from kvgym.engine.engine import Engine, default_options
+from kvgym.engine.occupancy import prefixes_of, resident
+from kvgym.engine.serving.changes import fleet_changes
+from kvgym.engine.serving.readings import HIT
+from kvgym.engine.state import DECIDE
+from kvgym.knowledge.view import CacheKnowledge, routers_of
 from kvgym.seeding import stream_seed
-from kvgym.sim.changes import fleet_changes
-from kvgym.sim.engine import Engine, default_options
-from kvgym.sim.occupancy import prefixes_of, resident
-from kvgym.sim.signals import HIT
-from kvgym.sim.state import DECIDE
 from kvgym.types import REQUEST, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 from kvgym.workloads.building.regions import with_regions
 
 if TYPE_CHECKING:
-    from kvgym.sim.episodes import Episode
+    from kvgym.engine.entry.episodes import Episode
 
 _VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn priority tenant region"
 _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
@@ -233,8 +233,8 @@ class SimulatedBackend:
         )
 
     def episode(self) -> Episode:
-        """Return all arrays of this episode, for `kvgym.sim.episodes`; they are replaced when they grow."""
-        from kvgym.sim.episodes import NO_MEMORY, Episode, Memory
+        """Return all arrays of this episode, for `kvgym.engine.entry.episodes`; they are replaced when they grow."""
+        from kvgym.engine.entry.episodes import NO_MEMORY, Episode, Memory
 
         memory = NO_MEMORY if self._known is None else Memory(self._known.only.tags, self._known.only.limits)
         return Episode(self.engine.cache, self.engine.sim, memory)

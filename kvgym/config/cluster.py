@@ -23,7 +23,7 @@ class ClusterConfig:
     A list for `capacity_tokens` or `speed` gives one value per worker. Scheduler defaults are SGLang 0.5.23's.
 
     Failures: what a failed worker had is sent anew by the router, at most `retries` times for each request; after that
-    the request ends as FAILED, and so do the later turns of its session. `kvgym.sim.faults` has the details.
+    the request ends as FAILED, and so do the later turns of its session. `kvgym.engine.serving.faults` has the details.
 
     Network: `network_s` is one delay for all, one per worker, or a map region -> one of these. A request travels for
     that long from the router, which is in its client's region, to the worker, and so do its first token and its end

@@ -1,7 +1,7 @@
 """What a plug-in of each kind has to be: checks that the name tables make on what comes from outside.
 
 Each returns None for a fit object, else the words for "must be ...". The check of eviction policies stands beside their
-type in `kvgym.sim.policy`.
+type in `kvgym.engine.cache.policy`.
 """
 
 from __future__ import annotations

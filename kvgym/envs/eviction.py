@@ -27,7 +27,7 @@ class EvictionEnv(ChoiceEnv):
     ## Description
     A worker that has no room for the tokens it is about to compute must forget some: cached prefixes that would have
     made later prompts cheap. What may go are the ends of cached paths (leaves) that no running request holds. Workers
-    serve by SGLang's rules in simulated time; a named controller sends requests to them; see `kvgym.sim`.
+    serve by SGLang's rules in simulated time; a named controller sends requests to them; see `kvgym.engine`.
 
     ## Decision points
     One step evicts one leaf, or the end of it (`tail_tokens`), on one worker: the simulator runs until a worker is

@@ -19,7 +19,7 @@ class RoutingEnv(EpisodeEnv):
 
     ## Description
     Sending related prompts to the same worker makes them cheap, and builds a queue there. Workers serve by SGLang's
-    rules (radix cache, chunked prefill, continuous batching) in simulated time; see `kvgym.sim`.
+    rules (radix cache, chunked prefill, continuous batching) in simulated time; see `kvgym.engine`.
 
     ## Decision points
     One step routes one request: the simulator runs until the next request reaches the router. Steps are unevenly

@@ -14,10 +14,10 @@ from gymnasium.vector.utils import batch_space
 
 from kvgym.backends.batch import SimulatedBatch
 from kvgym.backends.simulated import SimulatedBackend
+from kvgym.engine.state import FINISHED
 from kvgym.envs.episode import Observation, as_index
 from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError
-from kvgym.sim.state import FINISHED
 from kvgym.workloads.building.kept import KeptSource
 
 Infos = dict[str, Any]

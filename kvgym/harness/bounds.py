@@ -3,7 +3,7 @@
 The bound holds for the run's own course: which worker got each request, and when it was admitted, had its prompt in
 memory and ended. Of running requests it counts the prompts, not what they have generated so far, nor what the scheduler
 keeps free for them, so it may be above what is possible; with one request at a time it is the optimum itself up to a
-token per request (`kvgym.sim.offline` has the argument, `belady` plays it).
+token per request (`kvgym.engine.offline` has the argument, `belady` plays it).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def optimum(workload: Workload, rows: np.ndarray, capacity: int) -> np.ndarray:
         rows: RECORD rows of the worker's completed requests.
         capacity: KV pool, tokens, whole pages.
     """
-    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
+    from kvgym.engine.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
 
     count, requests = len(rows), workload.requests[rows["request"]]
     prompt = requests["prompt_node"].astype(np.int64)

@@ -145,7 +145,7 @@ def make_controller(cell: Cell) -> Any:
 def check_oracle(cell: Cell, seed: int) -> None:
     """Raise a `ConfigError` if the cell's eviction policy sees the future and that of its workload is not known."""
     if table("eviction").load(cell.eviction).oracle:
-        from kvgym.sim.future import future_uses
+        from kvgym.engine.future import future_uses
 
         if cell.signals.routers > 1:  # each takes its own time to decide, so requests overtake each other
             raise ConfigError(f"an eviction policy that sees the future needs one router, got {cell.signals.routers}")

@@ -3,7 +3,7 @@
 Model: one prompt after the other (or batches), no answers, pages of one token; a policy pays for *loads*, the prompt
 tokens that are not resident on arrival. The ratio is a policy's loads to those of the offline optimum on the same
 queries, both counted after the first cycle. The optimum is computed exactly, by farthest next use on tokens
-(`kvgym.sim.offline`); on the cyclic star that is one load per n queries.
+(`kvgym.engine.offline`); on the cyclic star that is one load per n queries.
 
 n = B - L + 1 is the number of leaf tokens that fit beside the stem, L the length of a prompt. A batch that fits is in
 memory as a whole, so what a policy can choose from is n = (B - batch x L) / L + 1 prompts. One that does not fit is
@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from kvgym.config.names import table
+from kvgym.engine.cache.binding import bind
+from kvgym.engine.engine import default_options
+from kvgym.engine.state import new_cache
 from kvgym.harness.stats import t_interval
 from kvgym.harness.theory_instances import Instance, batches, hot_sets, star, unbalanced
 from kvgym.jit.door import as_records
 from kvgym.seeding import stream, stream_seed
-from kvgym.sim.binding import bind
-from kvgym.sim.engine import default_options
-from kvgym.sim.state import new_cache
 
 SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 POLICIES = ("lru", "rlt", "random_leaf", "reuse")
@@ -61,7 +61,7 @@ class Ratio:
 
 def play(instance: Instance, policy: str, seed: int, defied: bool = False) -> tuple[int, np.ndarray]:
     """Serve the queries of `instance` (with `defied` those that the policy has to load); return (loads, queries)."""
-    from kvgym.sim.serial import defy, serve
+    from kvgym.engine.serial import defy, serve
 
     hooks = table("eviction").load(policy)
     nodes = as_records(np.ascontiguousarray(instance.forest.nodes))
@@ -79,7 +79,7 @@ def play(instance: Instance, policy: str, seed: int, defied: bool = False) -> tu
 
 def optimal_loads(instance: Instance, queries: np.ndarray) -> int:
     """Return the loads of the offline optimum after the dropped queries; batches that do not fit: one by one."""
-    from kvgym.sim.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
+    from kvgym.engine.offline import ADMIT, END, HOLD, find_intervals, most_hits, tokens_in_use
 
     count, batch = len(queries), instance.batch if instance.fits else 1
     number, stage = np.tile(np.arange(count), 3), np.repeat(np.arange(3), count)

@@ -43,7 +43,8 @@ _SOURCES = (
     "kvgym/jit",
     "kvgym/types.py",
     "kvgym/encoding",
-    "kvgym/sim",
+    "kvgym/engine",
+    "kvgym/knowledge",
     "kvgym/forest",
     "kvgym/logs",
     "controllers",
@@ -124,8 +125,8 @@ def _stable(dispatcher: Any) -> Any:
     """Return `dispatcher` with an identity that is the same in every process.
 
     numba gives each function a random one, which is part of the cache key of whatever closes over it: policies made by
-    `kvgym.sim.heap.keyed` would be compiled anew by every process. What the function calls is in the folder's key, what
-    it closes over in its name (`_name_apart`).
+    `kvgym.engine.cache.heap.keyed` would be compiled anew by every process. What the function calls is in the folder's
+    key, what it closes over in its name (`_name_apart`).
     """
     function = dispatcher.py_func
     module = function.__module__

@@ -10,8 +10,8 @@ import pytest
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
 from kvgym.costs import resolve_cost
+from kvgym.engine.engine import default_options
 from kvgym.errors import ConfigError
-from kvgym.sim.engine import default_options
 from kvgym.workloads.gsp import GSP
 
 CACHED, MISS, FIXED, OUTPUT = 0.25, 1.0, 8.0, 2.0

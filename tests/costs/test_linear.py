@@ -9,8 +9,8 @@ import pytest
 
 from kvgym.costs import COSTS, resolve_cost
 from kvgym.costs.linear import Linear
+from kvgym.engine.engine import default_options
 from kvgym.errors import ConfigError, UnknownNameError
-from kvgym.sim.engine import default_options
 
 FITTED = {  # preset: (model, system, tensor parallel, type) in data/calibration/aic_linear_fit.csv
     "l40s-llama31-8b": ("Meta-Llama-3.1-8B", "l40s", "1", "bfloat16"),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
 from controllers.eviction.learned import COLUMNS, FORMAT
+from kvgym.engine.handle import CacheHandle
 from kvgym.forest.forest import Forest
-from kvgym.sim.handle import CacheHandle
 
 pytestmark = pytest.mark.timeout(900)  # shrinking a failure takes its time
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "slru", "priority")

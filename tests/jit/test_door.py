@@ -35,7 +35,7 @@ def tree(repo_root: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("file", "counts"),
     [
-        ("kvgym/sim/heap.py", True),
+        ("kvgym/engine/cache/heap.py", True),
         ("controllers/eviction/rlt.py", True),
         ("kvgym/types.py", True),
         ("kvgym/cli.py", False),
@@ -53,12 +53,12 @@ def test_cache__an_edited_helper_is_compiled_again(tree: Path) -> None:
     """numba itself would go on with the old code of `below`: it looks at the caller's file alone."""
     caller = tree / "controllers" / "probe.py"
     caller.write_text(
-        "import numpy as np\nfrom kvgym.jit.door import njit\nfrom kvgym.sim.random import below\n\n"
+        "import numpy as np\nfrom kvgym.jit.door import njit\nfrom kvgym.engine.rng import below\n\n"
         "@njit()\ndef probe() -> int:\n    return below(np.uint64(3) << np.uint64(62), 100)\n"
     )
     code = "from controllers.probe import probe; print(probe())"
     assert key_of(tree, code) == "75" == key_of(tree, code)
-    helper = tree / "kvgym/sim/random.py"
+    helper = tree / "kvgym/engine/rng.py"
     text = helper.read_text()
     helper.write_text(text.replace(">> np.uint64(32))\n", ">> np.uint64(32)) + 1\n"))
     assert helper.read_text() != text
@@ -95,7 +95,7 @@ def play(folder: Path, *policies: str) -> list[list]:
 
 OUTSIDE = """
 from kvgym.jit.door import njit
-from kvgym.sim.heap import keyed
+from kvgym.engine.cache.heap import keyed
 from {0} import LIMIT, sign
 
 @njit()

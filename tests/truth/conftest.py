@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
-from kvgym.sim.engine import Engine, default_options
-from kvgym.sim.state import FINISHED
+from kvgym.engine.engine import Engine, default_options
+from kvgym.engine.state import FINISHED
 from kvgym.workloads.base import Workload
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
-from kvgym.sim.handle import CacheHandle
+from kvgym.engine.handle import CacheHandle
 from kvgym.workloads.base import Workload
 from kvgym.workloads.mooncake import Mooncake
 

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from kvgym.backends.base import Load, Progress, Snapshot
-from kvgym.backends.knowledge import CacheKnowledge
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.channel import Channel
 from kvgym.backends.sglang.client import ANSWERED, LOST, REFUSED, Answer
@@ -34,8 +33,9 @@ from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
+from kvgym.engine.occupancy import prefixes_of
 from kvgym.errors import BackendError, ConfigError, SimulationError
-from kvgym.sim.occupancy import prefixes_of
+from kvgym.knowledge.view import CacheKnowledge
 from kvgym.types import DONE, FAILED, REJECTED, Decision, FleetSpec
 from kvgym.workloads.base import Workload
 

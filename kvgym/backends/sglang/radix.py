@@ -25,7 +25,7 @@ from sglang.srt.mem_cache.cache_init_params import CacheInitParams
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey, TreeNode
 
 from kvgym.config.names import table
-from kvgym.sim.mirror import ROOT, MirrorCache
+from kvgym.engine.mirror import ROOT, MirrorCache
 
 logger = logging.getLogger(__name__)
 

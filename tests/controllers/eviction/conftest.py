@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from controllers.eviction import EVICTION
+from kvgym.engine.handle import CacheHandle
 from kvgym.forest.forest import Forest
-from kvgym.sim.handle import CacheHandle
 
 
 class WordCache(CacheHandle):

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvgym.engine.engine import Engine, default_options
+from kvgym.engine.state import EVICT, FINISHED
 from kvgym.errors import ConfigError
 from kvgym.harness.bounds import hit_bound
-from kvgym.sim.engine import Engine, default_options
-from kvgym.sim.state import EVICT, FINISHED
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
 

@@ -123,8 +123,8 @@ def test_registry__takes_a_users_policy(words: Any, tmp_path: Any, monkeypatch: 
     """A file of one's own, named as module:attr, plugs in without touching the engine: here, longest prefix first."""
     (tmp_path / "deepest_first.py").write_text(
         """from kvgym.jit.door import njit
-from kvgym.sim.heap import keyed
-from kvgym.sim.state import Cache
+from kvgym.engine.cache.heap import keyed
+from kvgym.engine.state import Cache
 
 
 @njit()

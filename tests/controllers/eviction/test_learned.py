@@ -14,10 +14,10 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import resolve_workload
 from kvgym.encoding.offers import encode_eviction
+from kvgym.engine.handle import CacheHandle
+from kvgym.engine.mirror import ROOT, MirrorCache
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import ConfigError, PluginError
-from kvgym.sim.handle import CacheHandle
-from kvgym.sim.mirror import ROOT, MirrorCache
 
 WORKLOAD = {"source": "gsp", "groups": 8, "prompts_per_group": 16, "lens": [64, 128], "rate_rps": 10.0}
 CLUSTER = {"workers": 2, "capacity_tokens": 600}

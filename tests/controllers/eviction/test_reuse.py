@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from controllers.eviction import reuse
-from kvgym.sim.engine import Engine, default_options
-from kvgym.sim.state import EVICT, FINISHED
+from kvgym.engine.engine import Engine, default_options
+from kvgym.engine.state import EVICT, FINISHED
 from kvgym.workloads.gsp import GSP
 
 
