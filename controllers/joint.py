@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from controllers.base import Controller
+from kvgym.control import Controller
 from kvgym.types import Decision, EvictionDecision, FleetSpec
 
 

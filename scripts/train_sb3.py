@@ -26,12 +26,12 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecMonitor, VecNormalize
 
-from controllers.base import ControllerPolicy
 from controllers.learned.group_buffer import GroupBuffer
 from controllers.learned.set_policy import SetPolicy
 from controllers.learned.work_observation import WorkObservation
 from controllers.routing.blend import Blend
 from kvgym.config.loader import apply_overrides, load_config, load_yaml, mistakes_in, to_plain
+from kvgym.control import ControllerPolicy
 from kvgym.envs.training import TrainingEpisodes
 from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare import compare

@@ -59,7 +59,7 @@ FOR_CONTROLLERS = tuple(
 MOST_MODULES, MOST_LOOSE = 16, 8
 OPTIONAL = {"PIL", "aiohttp", "matplotlib", "pettingzoo", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
 OPTIONAL |= {"tensorboard", "tokenizers", "torch"}
-INSIDE_SGLANG = {"kvgym.backends.sglang.radix"}
+INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
 MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}
 MADE_OF_OPTIONAL |= {"controllers.learned.candidate_policy"}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from controllers.base import ModelController
 from controllers.learned.work_rows import WorkRows, work_space
+from kvgym.control import ModelController
 from kvgym.encoding.decisions import encode, observation_space
 from kvgym.errors import ConfigError, MissingDependencyError
 from kvgym.types import Decision, FleetSpec

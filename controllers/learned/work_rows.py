@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from controllers.accounts.work_model import Look, WorkModel
 from controllers.routing.blend import KEEP, MISS_PRICE
-from controllers.routing.work_model import Look, WorkModel
 from kvgym.encoding.decisions import Feature
 from kvgym.types import Decision, FleetSpec
 

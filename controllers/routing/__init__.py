@@ -2,14 +2,13 @@
 
 `random`, `round_robin` and `shortest_queue` know nothing of caches. `cache_aware` and `cache_aware_014` are SGLang's
 router in two releases (0.3.2 and the paper's baseline 0.1.4); `lbgr_release` is the router of the LBGR paper's code.
-These three remember what they sent where in a text tree (`text_tree`), which does not see what the engines evict;
-`cache_aware_tuned` is the first with other constants. `lbgr` is LBGR in the paper's form: tokens, measured speeds
-(`service_rate`), a learned residual (`bounded_rls`), an index of the caches' size (`cache_model`). `session_affinity`
-sticks to sessions. `dynamo`, `llmd` (both in `linear`) and `lmetric` score what the decision says about the caches;
-`power_of_two` compares two workers only. `blend` weighs the router's own account of the workers (`work_model`), which
-lbgr keeps, too (`in_flight`).
-`learned` plays a trained model (`controllers.learned`); the path of its .zip file is a name too.
-A new router is one file and one line here; a user's own is named as ``module:attr``.
+These three remember what they sent where in a text tree, which does not see what the engines evict;
+`cache_aware_tuned` is the first with other constants. `lbgr` is LBGR in the paper's form: tokens, measured speeds, a
+learned residual, an index of the caches' size (all in `controllers.accounts`). `session_affinity` sticks to sessions.
+`dynamo`, `llmd` (both in `linear`) and `lmetric` score what the decision says about the caches; `power_of_two` compares
+two workers only. `blend` weighs the router's own account of the workers, which lbgr keeps, too. `learned` plays a
+trained model (`controllers.learned`); the path of its .zip file is a name too. A new router is one file and one line
+here; a user's own is named as ``module:attr``.
 """
 
 from __future__ import annotations
@@ -59,4 +58,4 @@ ROUTING = _Routers(
     group="kvgym.routing",
     check="kvgym.config.contracts:routing_controller",
 )
-"""Name -> import path of a class that follows `controllers.base.Controller`."""
+"""Name -> import path of a class that follows `kvgym.control.Controller`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from controllers import options
-from controllers.base import RoutingController, least
-from controllers.routing.work_model import WorkModel
+from controllers.accounts.work_model import WorkModel
+from kvgym.control import RoutingController, least
 from kvgym.types import Decision, FleetSpec
 
 KEEP, MISS_PRICE = 0.25, 8.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controllers.base import allowed_workers, least
-from controllers.routing.text_router import TextRouter
+from controllers.accounts.text_router import TextRouter
+from kvgym.control import allowed_workers, least
 from kvgym.types import Decision
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers.base import least
-from controllers.routing.text_router import TextRouter
+from controllers.accounts.text_router import TextRouter
+from kvgym.control import least
 from kvgym.types import Decision, FleetSpec
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from controllers import options
-from controllers.base import RoutingController, least
-from controllers.routing.bounded_rls import BoundedRLS
-from controllers.routing.in_flight import InFlight
+from controllers.accounts.bounded_rls import BoundedRLS
+from controllers.accounts.in_flight import InFlight
+from kvgym.control import RoutingController, least
 from kvgym.jit.door import njit
 from kvgym.types import Decision, FleetSpec
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers import options
-from controllers.base import RoutingController, allowed_workers
-from controllers.routing.text_tree import TextTree
+from controllers.accounts.text_tree import TextTree
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.jit.door import njit
 from kvgym.types import DONE, Decision, FleetSpec
 

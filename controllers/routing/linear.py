@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from controllers import options
-from controllers.base import RoutingController, allowed_workers
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
 

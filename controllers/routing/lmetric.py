@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers.base import RoutingController, allowed_workers
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.types import Decision
 
 

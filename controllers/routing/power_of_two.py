@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from controllers.base import RoutingController, allowed_workers
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision
 

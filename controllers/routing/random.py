@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controllers.base import RoutingController, allowed_workers
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.types import Decision
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from controllers import options
-from controllers.base import RoutingController, allowed_workers
-from controllers.routing.cache_model import CacheModel
+from controllers.accounts.cache_model import CacheModel
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
 

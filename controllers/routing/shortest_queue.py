@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from controllers.base import RoutingController, least
+from kvgym.control import RoutingController, least
 from kvgym.errors import ConfigError
 from kvgym.types import Decision
 

@@ -17,8 +17,8 @@ from kvgym.errors import ConfigError, KVGymError, did_you_mean
 
 
 def routing_controller(value: Any) -> str | None:
-    """A class or function that makes objects with the methods of `controllers.base.Controller`."""
-    wanted = "a class, or a function that makes objects, with reset, act and observe (see controllers.base.Controller)"
+    """A class or function that makes objects with the methods of `kvgym.control.Controller`."""
+    wanted = "a class, or a function that makes objects, with reset, act and observe (see kvgym.control.Controller)"
     return _made_with(value, ("reset", "act", "observe"), wanted)
 
 
@@ -43,7 +43,7 @@ def make_controller(name: str, options: Any, workers: int) -> Any:
     except Exception as error:
         raise ConfigError(controller_failure(name, "__init__", error)) from error
     if missing := [method for method in ("reset", "act", "observe") if not hasattr(made, method)]:
-        raise ConfigError(f"routing controller {name!r} has no {missing[0]}(); see controllers.base.Controller")
+        raise ConfigError(f"routing controller {name!r} has no {missing[0]}(); see kvgym.control.Controller")
     if hasattr(made, "check_workers"):  # a model may be made for one size of fleet
         made.check_workers(workers)
     return made

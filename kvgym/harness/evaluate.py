@@ -36,7 +36,7 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
 
     Args:
         policy: name of a routing controller or ``module:attr``; or an object with `reset`, `act` and `observe` (see
-            `controllers.base.Controller`), reset before every run; or a trained model with stable-baselines3's
+            `kvgym.control.Controller`), reset before every run; or a trained model with stable-baselines3's
             `predict`.
         config: a comparison as for ``kvgym compare``: a name, a YAML file or plain data.
         seeds: number of seeds (0, 1, ...) or the seeds; none: the configuration's.
@@ -120,7 +120,7 @@ def _controller(policy: Any) -> Any:
     if all(hasattr(policy, name) for name in ("reset", "act", "observe")):
         return policy
     if hasattr(policy, "predict"):
-        return table("routing").load("controllers.base:ModelController")(policy)
+        return table("routing").load("kvgym.control:ModelController")(policy)
     raise ConfigError(
         f"a policy must be a name, have reset(), act() and observe(), or have predict(); got {type(policy).__name__}"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.backend import LiveBackend
-from kvgym.backends.sglang.router import FrontRouter
+from kvgym.backends.sglang.gateway import FrontRouter
 from kvgym.harness.grid import Cell
 from kvgym.workloads.base import Workload
 

@@ -21,7 +21,7 @@ class Routers:
         controllers: one per router.
 
     Attributes:
-        predicted_s: what the router that chose last expects (see `controllers.base`), seconds; -1: it does not say.
+        predicted_s: what the router that chose last expects (see `kvgym.control`), seconds; -1: it does not say.
     """
 
     predicted_s: float = -1.0

@@ -63,7 +63,7 @@ def run(
     """Run `cell` with `seed`.
 
     The seed alone determines workload, arrivals and engine, so every controller of a comparison meets the same
-    episode. RECORD.predicted_s is what the controller's `predicted_s` said at its choice (see `controllers.base`).
+    episode. RECORD.predicted_s is what the controller's `predicted_s` said at its choice (see `kvgym.control`).
 
     Args:
         cell: what to run.

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controllers.base import ControllerPolicy
 from controllers.victims import RULES, VictimController
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import resolve_workload
+from kvgym.control import ControllerPolicy
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import UnknownNameError
 from kvgym.workloads.base import Workload

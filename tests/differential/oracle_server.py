@@ -62,7 +62,7 @@ class Cache:
             eviction_policy="lru" if ours != policy else policy,
         )
         if ours != policy:
-            from kvgym.backends.sglang.radix import PolicyRadixCache
+            from kvgym.backends.sglang.policy_cache import PolicyRadixCache
 
             self.tree = PolicyRadixCache(params, ours, seed=0)
         else:

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controllers.base import ControllerPolicy
 from controllers.joint import JointController
 from controllers.routing.round_robin import RoundRobin
 from controllers.victims import VictimController
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import resolve_workload
+from kvgym.control import ControllerPolicy
 from kvgym.encoding.decisions import encode
 from kvgym.encoding.offers import encode_eviction
 from kvgym.envs.joint import JointEnv

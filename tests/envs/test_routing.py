@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from controllers.base import ControllerPolicy
 from controllers.routing.cache_aware import CacheAware
 from controllers.routing.random import Random
+from kvgym.control import ControllerPolicy
 from kvgym.encoding.decisions import WORKER_FEATURES, feature_table
 from kvgym.envs.routing import RoutingEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import kvgym
-from controllers.base import ControllerPolicy
 from controllers.routing.round_robin import RoundRobin
+from kvgym.control import ControllerPolicy
 from kvgym.envs.training import TrainingEpisodes
 
 WORKLOAD = {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0}

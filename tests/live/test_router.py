@@ -10,8 +10,8 @@ import pytest
 from controllers.routing.cache_aware import CacheAware
 from controllers.routing.round_robin import RoundRobin
 from kvgym.backends.sglang import pool
-from kvgym.backends.sglang.router import FrontRouter
-from kvgym.backends.sglang.router_peer import RouterPeer
+from kvgym.backends.sglang.gateway import FrontRouter
+from kvgym.backends.sglang.gateway_peer import RouterPeer
 from kvgym.config.loader import resolve_workload
 from kvgym.errors import ConfigError
 from kvgym.types import DONE

@@ -22,7 +22,7 @@ from kvgym.records import read_records
 from kvgym.types import DONE
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
-PEER = "kvgym.backends.sglang.router_peer:RouterPeer"
+PEER = "kvgym.backends.sglang.gateway_peer:RouterPeer"
 CELLS = [
     {"routing": "cache_aware", "eviction": "lru"},
     {"routing": {"use": PEER, "name": "real_router", "options": {"policy": "round_robin"}}, "eviction": "lru"},

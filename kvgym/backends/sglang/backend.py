@@ -27,7 +27,7 @@ from kvgym.backends.base import Load, Progress, Snapshot
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.channel import Channel
 from kvgym.backends.sglang.client import ANSWERED, LOST, REFUSED, Answer
-from kvgym.backends.sglang.events import KVEvents
+from kvgym.backends.sglang.kv_events import KVEvents
 from kvgym.backends.sglang.launcher import Server, api_key
 from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts

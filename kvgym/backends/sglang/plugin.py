@@ -33,7 +33,7 @@ def register() -> None:
 
 def _factory(name: str) -> Any:
     def build(context: Any) -> Any:
-        from kvgym.backends.sglang.radix import PolicyRadixCache
+        from kvgym.backends.sglang.policy_cache import PolicyRadixCache
 
         if context.is_hybrid_swa or context.is_hybrid_ssm or context.enable_hierarchical_cache:
             raise ValueError(

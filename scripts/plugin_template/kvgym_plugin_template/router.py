@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controllers import options
-from controllers.base import RoutingController, allowed_workers
+from kvgym.control import RoutingController, allowed_workers
 from kvgym.types import Decision, FleetSpec
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from controllers.routing.work_model import WorkModel
+from controllers.accounts.work_model import WorkModel
 from kvgym.types import DONE, FAILED
 
 REQUEST_S, MISS_S = 0.03, 0.13  # starting seconds per request and per 1,000 uncached tokens

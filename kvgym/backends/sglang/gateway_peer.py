@@ -8,7 +8,7 @@ from kvgym.types import Decision, FleetSpec
 
 
 class RouterPeer:
-    """A routing entry for backend ``sglang``: ``{use: kvgym.backends.sglang.router_peer:RouterPeer, options: ...}``.
+    """A routing entry for backend ``sglang``: ``{use: kvgym.backends.sglang.gateway_peer:RouterPeer, options: ...}``.
 
     The harness starts sglang-router (0.3.2) with this policy and sends all requests to it; records name the worker that
     has answered. In a simulation there is nothing to send to: comparisons leave such cells out.

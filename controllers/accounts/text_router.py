@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from controllers import options
-from controllers.base import RoutingController
-from controllers.routing.text_tree import TextTree
+from controllers.accounts.text_tree import TextTree
+from kvgym.control import RoutingController
 from kvgym.types import Decision, FleetSpec
 
 

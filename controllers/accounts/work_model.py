@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controllers.routing.in_flight import InFlight
+from controllers.accounts.in_flight import InFlight
 from kvgym.types import Decision, FleetSpec
 
 _SMOOTHING = 0.1

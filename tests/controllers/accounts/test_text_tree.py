@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controllers.routing.text_tree import TextTree
+from controllers.accounts.text_tree import TextTree
 
 
 def test_advance__evicts_at_multiples_of_the_period(fleet):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controllers.routing.cache_model import CacheModel
+from controllers.accounts.cache_model import CacheModel
 from kvgym.forest.forest import Forest
 from kvgym.types import FleetSpec
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from controllers.base import ControllerPolicy, ModelController, allowed_workers, least
+from kvgym.control import ControllerPolicy, ModelController, allowed_workers, least
 from kvgym.errors import SimulationError
 from kvgym.types import RECORD, Decision, FleetSpec
 

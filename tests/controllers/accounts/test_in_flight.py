@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controllers.routing.in_flight import InFlight
+from controllers.accounts.in_flight import InFlight
 from kvgym.types import DONE, FAILED, REJECTED
 
 

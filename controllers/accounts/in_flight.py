@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from controllers.base import lost_caches
-from controllers.routing.cache_model import CacheModel
-from controllers.routing.service_rate import ServiceRate
+from controllers.accounts.cache_model import CacheModel
+from controllers.accounts.service_rate import ServiceRate
+from kvgym.control import lost_caches
 from kvgym.types import DONE, Decision, FleetSpec
 
 

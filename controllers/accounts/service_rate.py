@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controllers.routing.bounded_rls import BoundedRLS
+from controllers.accounts.bounded_rls import BoundedRLS
 
 START = (0.03, 0.0, 0.13)
 """Seconds per request, per 1,000 cached and per 1,000 uncached tokens before the first observation (an L40's order)."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controllers.routing.service_rate import START, ServiceRate
+from controllers.accounts.service_rate import START, ServiceRate
 
 
 def serve(rate, worker, truth, count, gap_s, rng, order=None, decode_s=0.0):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers.routing.bounded_rls import BoundedRLS
+from controllers.accounts.bounded_rls import BoundedRLS
 
 
 def test_fit__finds_the_model_of_each_worker():

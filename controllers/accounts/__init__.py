@@ -1,0 +1,1 @@
+"""What routers keep to decide by: beliefs about the caches, work in flight and measured speeds, text trees."""
