@@ -10,7 +10,7 @@ import gymnasium
 from kvgym.errors import KVGymError
 
 if TYPE_CHECKING:
-    from kvgym.harness.evaluate import evaluate
+    from kvgym.harness.compare.evaluate import evaluate
 
 __all__ = ["KVGymError", "__version__", "evaluate", "register_envs"]
 __version__ = "0.1.0"
@@ -40,7 +40,7 @@ def register_envs() -> None:
 def __getattr__(name: str) -> Any:
     """Import `evaluate` on first use: it brings the harness and with it the engine."""
     if name == "evaluate":
-        return importlib.import_module("kvgym.harness.evaluate").evaluate
+        return importlib.import_module("kvgym.harness.compare.evaluate").evaluate
     raise AttributeError(f"module 'kvgym' has no attribute {name!r}")
 
 

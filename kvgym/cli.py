@@ -46,7 +46,7 @@ def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
 ) -> None:
     """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, "signals fields" ..."""
-    from kvgym.harness.catalogue import catalogue
+    from kvgym.harness.tools.catalogue import catalogue
 
     for title, rows in catalogue(family).items():
         print(title)
@@ -66,7 +66,7 @@ def run(
     set_: Sets = None,
 ) -> None:
     """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, ...; the last line is JSON."""
-    from kvgym.harness.single import run_single
+    from kvgym.harness.tools.single import run_single
 
     with _interrupts.telling(lambda: "the run was not finished"):
         result = run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace)
@@ -88,7 +88,7 @@ def watch(
     """Watch one cell run in the terminal (without one, some pictures are printed); the last line is JSON."""
     from rich.console import Console
 
-    from kvgym.harness.watch import Watch, pick_cell
+    from kvgym.harness.tools.watch import Watch, pick_cell
 
     chosen = {"workload": workload, "cluster": cluster, "routing": routing, "eviction": eviction}
     if config is None:
@@ -113,9 +113,9 @@ def compare(
     from rich.console import Console
 
     from kvgym.config.loader import load_config, mistakes_in
-    from kvgym.harness.compare import compare as run_compare
-    from kvgym.harness.overrides import override_compare
-    from kvgym.harness.report import text_tables
+    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.harness.report.tables import text_tables
+    from kvgym.harness.tools.comparison import compare as run_compare
 
     data = override_compare(load_config("compare", config), set_ or [])
     if seeds is not None:
@@ -136,9 +136,9 @@ def report(
     html: Annotated[Path | None, typer.Option(help="The page's file; default: report.html in the folder.")] = None,
 ) -> None:
     """Write report.md and the page of a comparison's folder again; the last line is JSON."""
-    from kvgym.harness.page import write_page
-    from kvgym.harness.report import write_markdown
-    from kvgym.harness.results import read_results
+    from kvgym.harness.compare.results import read_results
+    from kvgym.harness.report.page import write_page
+    from kvgym.harness.report.tables import write_markdown
 
     results = read_results(folder)
     page = write_page(results, html)
@@ -154,8 +154,8 @@ def trace(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
 ) -> None:
     """Write one run of a comparison as a trace for ui.perfetto.dev; the last line is JSON."""
-    from kvgym.harness.results import find_run
-    from kvgym.harness.trace import write_trace
+    from kvgym.harness.compare.results import find_run
+    from kvgym.harness.tools.trace import write_trace
 
     _last_line({"out": str(out), "events": write_trace(out, *find_run(folder, cell, seed))})
 
@@ -192,7 +192,7 @@ def serve_workers(
     """Start the SGLang servers of a live cluster and keep them until Ctrl-C; the last line is JSON."""
     from rich.console import Console
 
-    from kvgym.harness.serve import serve
+    from kvgym.harness.tools.serve import serve
 
     with _interrupts.telling(lambda: "its servers are stopped"):
         facts = serve(cluster, eviction, logs, Console(stderr=True))
@@ -205,7 +205,7 @@ def theory(
     out: Annotated[Path | None, typer.Option(help="Folder for theory.json, theory.svg and theory.png.")] = None,
 ) -> None:
     """Measure competitive ratios of eviction policies against the offline optimum."""
-    from kvgym.harness.theory_report import main as run_theory
+    from kvgym.theory.ratio_report import main as run_theory
 
     with _interrupts.telling(lambda: "nothing was measured to the end"):
         run_theory(json_output, out)
@@ -214,7 +214,7 @@ def theory(
 @app.command()
 def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
     """Measure engine speed, steps per second, memory and compile time."""
-    from kvgym.harness.bench import main as run_bench
+    from kvgym.harness.tools.bench import main as run_bench
 
     with _interrupts.telling(lambda: "nothing was measured to the end"):
         run_bench(json=json_output)

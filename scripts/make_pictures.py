@@ -14,10 +14,10 @@ from importlib import resources
 from pathlib import Path
 from xml.etree.ElementTree import Element, tostring
 
-from kvgym.harness.page.figures import Row, bars, forest
-from kvgym.harness.page.markup import node
-from kvgym.harness.results import read_results
-from kvgym.harness.store import write_text
+from kvgym.harness.compare.results import read_results
+from kvgym.harness.compare.store import write_text
+from kvgym.harness.report.figures import Row, bars, forest
+from kvgym.harness.report.markup import node
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def standalone(figure: Element) -> str:
     width, height = map(float, str(svg.get("viewBox")).split()[2:])
     svg.set("viewBox", f"-6 -22 {width + 12:g} {height + 24:g}")
     svg.set("width", f"{1.5 * (width + 12):g}")
-    style = resources.files("kvgym.harness.page").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("kvgym.harness.report.page").joinpath("style.css").read_text(encoding="utf-8")
     svg.insert(0, node("style", style))
     svg.insert(1, node("rect", x=-6, y=-22, width=width + 12, height=height + 24, rx=6, style="fill: var(--paper)"))
     svg.append(node("text", caption, class_="group", x=2, y=-8))

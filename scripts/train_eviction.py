@@ -26,11 +26,11 @@ from kvgym.config.loader import apply_overrides, load_config, mistakes_in, to_pl
 from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import KVGymError, ResultsError
-from kvgym.harness.compare import compare
-from kvgym.harness.grid import expand, load_compare
-from kvgym.harness.run import run
-from kvgym.harness.stats import summarize
-from kvgym.harness.training_eviction import EvictionTrainConfig, load_eviction_training
+from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.run import run
+from kvgym.harness.measure.statistics import summarize
+from kvgym.harness.tools.comparison import compare
+from kvgym.training.eviction_training import EvictionTrainConfig, load_eviction_training
 
 
 def make_model(config: EvictionTrainConfig, folder: Path) -> MaskablePPO:

@@ -32,14 +32,14 @@ from controllers.learned.work_observation import WorkObservation
 from controllers.routing.blend import Blend
 from kvgym.config.loader import apply_overrides, load_config, load_yaml, mistakes_in, to_plain
 from kvgym.control import ControllerPolicy
-from kvgym.envs.training import TrainingEpisodes
 from kvgym.errors import KVGymError, ResultsError
-from kvgym.harness.compare import compare
-from kvgym.harness.grid import expand, load_compare
-from kvgym.harness.run import run
-from kvgym.harness.stats import paired_ratio, summarize
-from kvgym.harness.summary import Summary
-from kvgym.harness.training import TrainConfig, load_training
+from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.run import run
+from kvgym.harness.compare.summary import Summary
+from kvgym.harness.measure.statistics import paired_ratio, summarize
+from kvgym.harness.tools.comparison import compare
+from kvgym.training.grouped import TrainingEpisodes
+from kvgym.training.router_training import TrainConfig, load_training
 
 
 def make_env(config: TrainConfig, rank: int, done: int) -> gymnasium.Env:

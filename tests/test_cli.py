@@ -45,7 +45,7 @@ def test_list__one_family(kvgym):
 
 
 def test_list__compiles_nothing():
-    code = "import sys; from kvgym.harness.catalogue import catalogue; catalogue(); print('numba' in sys.modules)"
+    code = "import sys; from kvgym.harness.tools.catalogue import catalogue; catalogue(); print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
@@ -160,10 +160,10 @@ def test_errors__name_the_file_once(kvgym, tmp_path, args, text, message):
 @pytest.mark.parametrize(
     ("args", "work", "told"),
     [
-        (("run",), "kvgym.harness.single.run_single", "the run was not finished"),
+        (("run",), "kvgym.harness.tools.single.run_single", "the run was not finished"),
         (("import", "log.jsonl"), "kvgym.logs.importing.import_log", "no workload file was written"),
-        (("theory",), "kvgym.harness.theory_report.main", "nothing was measured to the end"),
-        (("bench",), "kvgym.harness.bench.main", "nothing was measured to the end"),
+        (("theory",), "kvgym.theory.ratio_report.main", "nothing was measured to the end"),
+        (("bench",), "kvgym.harness.tools.bench.main", "nothing was measured to the end"),
     ],
 )
 def test_interrupted__one_line_and_exit_code_130(kvgym, monkeypatch, args, work, told):

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from xml.etree.ElementTree import parse
 
-from kvgym.harness.compare import compare
+from kvgym.harness.tools.comparison import compare
 
 
 def test_make_pictures__writes_svg_files_that_stand_alone(tmp_path, repo_root):

@@ -16,10 +16,10 @@ from controllers.eviction import EVICTION
 from kvgym.engine.handle import CacheHandle
 from kvgym.engine.state import DECIDE
 from kvgym.forest.forest import Forest
-from kvgym.harness import theory
-from kvgym.harness.bounds import hit_bound
-from kvgym.harness.theory import optimal_loads
-from kvgym.harness.theory_instances import batches, star
+from kvgym.harness.measure.bounds import hit_bound
+from kvgym.theory import ratios
+from kvgym.theory.instances import batches, star
+from kvgym.theory.ratios import optimal_loads
 from kvgym.workloads.fixed import Fixed
 
 HERE = Path(__file__).resolve()
@@ -99,10 +99,10 @@ def offline(folder: Path) -> None:
     for order in ("cyclic", "random"):
         instance = star(6, order, 4, np.random.default_rng(2))
         found.append(optimal_loads(instance, instance.queries))
-        found += [theory.play(instance, policy, 3)[0] for policy in theory.POLICIES]
-        found += theory.play(instance, "lru", 3, defied=True)[1].tolist()
+        found += [ratios.play(instance, policy, 3)[0] for policy in ratios.POLICIES]
+        found += ratios.play(instance, "lru", 3, defied=True)[1].tolist()
     batched = batches(4, 3, 2, 6, np.random.default_rng(2))
-    found += [optimal_loads(batched, batched.queries), theory.play(batched, "rlt", 3)[0]]
+    found += [optimal_loads(batched, batched.queries), ratios.play(batched, "rlt", 3)[0]]
     workload = Fixed(tuple(rows()), clients=1).generate(0)
     engine = runpy.run_path(str(HERE.parent / "conftest.py"))["make_engine"](workload, "belady", 60, oracle=True)
     while engine.run() == DECIDE:

@@ -8,8 +8,8 @@ import pytest
 from controllers.eviction import EVICTION
 from kvgym.engine.handle import CacheHandle
 from kvgym.forest.forest import Forest
-from kvgym.harness.theory import play
-from kvgym.harness.theory_instances import Instance
+from kvgym.theory.instances import Instance
+from kvgym.theory.ratios import play
 
 
 def words(count: int, batch: int = 1) -> Instance:

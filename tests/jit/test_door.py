@@ -78,7 +78,7 @@ def test_records__fields_can_be_set_by_item() -> None:
 def play(folder: Path, *policies: str) -> list[list]:
     """Route a small workload from `folder` in a process of its own; per policy: what it evicted, cache misses."""
     code = (
-        "import json; from kvgym.harness.single import run_single; from kvgym.config.names import table\n"
+        "import json; from kvgym.harness.tools.single import run_single; from kvgym.config.names import table\n"
         "sets = ['workload.groups=12', 'workload.lens=[64, 128]', 'cluster.capacity_tokens=700', 'cluster.workers=1']\n"
         f"for name in {policies!r}:\n"
         "    done = run_single('gsp_small', 'l40x4', 'random', name, 0, sets)\n"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvgym.engine.engine import Engine, default_options
 from kvgym.engine.state import EVICT, FINISHED
 from kvgym.errors import ConfigError
-from kvgym.harness.bounds import hit_bound
+from kvgym.harness.measure.bounds import hit_bound
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
 

@@ -1,0 +1,1 @@
+"""What the commands of kvgym do: run, watch, compare, trace, list, bench and serve-workers."""

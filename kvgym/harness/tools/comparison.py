@@ -1,0 +1,186 @@
+"""Runs a grid of cells over paired seeds, in this process or in several, and writes the results as they come."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kvgym.errors import SimulationError
+from kvgym.harness.compare.grid import SIMULATED, Cell, baseline_labels, expand, load_compare
+from kvgym.harness.compare.manifest import make_manifest
+from kvgym.harness.compare.results import read_results
+from kvgym.harness.compare.run import check_oracle, make_controller, run
+from kvgym.harness.compare.store import Store
+from kvgym.harness.compare.summary import Summary
+from kvgym.harness.report.page import write_page
+from kvgym.harness.report.tables import write_markdown, write_tables
+from kvgym.interrupts import held
+
+Task = tuple[Cell, int]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison: where it lies, what came out, and whether a rerun gives the same."""
+
+    folder: Path
+    summary: Summary
+    deterministic: bool = True
+
+
+def compare(
+    data: Mapping[str, Any], out: str | Path | None = None, jobs: int | None = None, console: Console | None = None
+) -> Comparison:
+    """Run the comparison that `data` describes (see `CompareConfig`) and write its folder.
+
+    Runs that the folder holds already are not run again.
+
+    Args:
+        data: plain configuration.
+        out: output folder; none: ``results/<name>-<identity>``.
+        jobs: processes; none: as many as there are CPUs. The results do not depend on it.
+        console: where progress and messages go; none: nowhere.
+
+    Raises:
+        KVGymError: the configuration is wrong (nothing is written), a run fails, or the folder cannot be used.
+    """
+    console = console or Console(quiet=True)
+    config = load_compare(data)
+    baseline_labels(config)
+    cells, skipped = expand(config)
+    for message in skipped:
+        console.print(message, style="yellow", highlight=False, soft_wrap=True)
+    for cell in cells:
+        make_controller(cell)
+        check_oracle(cell, config.seed_list[0])
+    manifest = make_manifest(config, cells, skipped)
+    folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
+    # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.
+    tasks = [(cell, seed) for group in _by_workload(cells) for seed in config.seed_list for cell in group]
+    with Store.claim(folder, manifest) as store:
+        _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
+        results = read_results(folder)
+        write_tables(results)
+        write_markdown(results)
+        write_page(results)
+    return Comparison(folder, results.summary, config.deterministic)
+
+
+def _by_workload(cells: list[Cell]) -> list[list[Cell]]:
+    groups: dict[tuple[str, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.workload, cell.fleet.page_size), []).append(cell)
+    return list(groups.values())
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Console) -> None:
+    if not tasks:
+        return
+    live = [task for task in tasks if task[0].backend != SIMULATED]
+    tasks = [task for task in tasks if task[0].backend == SIMULATED]
+    with _progress(console, total, total - len(tasks) - len(live)) as advance:
+        _run_live(live, store, advance)
+        if not tasks:
+            return
+        if jobs == 1 or len(tasks) == 1:
+            for task in tasks:
+                _run_task(task, store)
+                advance()
+            return
+        # "spawn": forked copies of a process that runs numba's or Arrow's threads may hang.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_start_worker)
+        try:
+            with _no_interrupts():  # nor in the workers, which take over what is blocked here
+                futures = [pool.submit(_run_task, task, store) for task in tasks]
+            for future in as_completed(futures):
+                future.result()
+                advance()
+        except BrokenProcessPool as error:
+            raise SimulationError(f"a worker process died ({error}); out of memory? try --jobs 1") from error
+        finally:
+            _shut(pool)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block, from processes that it starts, too."""
+    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
+    # Other threads take what is blocked in this one, hence `held`; new processes inherit what is blocked.
+    with held():
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _shut(pool: ProcessPoolExecutor) -> None:
+    """Finish the runs that have begun, which are kept, and drop the others; a second Ctrl-C ends them at once."""
+    try:
+        pool.shutdown(cancel_futures=True)
+    except KeyboardInterrupt:
+        with _no_interrupts():
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            pool.shutdown()
+        raise
+
+
+def _run_live(tasks: list[Task], store: Store, advance: Callable[[], None]) -> None:
+    """Run live tasks one after another in this process, which owns the servers."""
+    if not tasks:
+        return
+    from kvgym.harness.compare.live_episode import by_servers, release
+
+    try:
+        for task in by_servers(tasks):
+            _run_task(task, store)
+            advance()
+    finally:
+        release()
+
+
+def _run_task(task: Task, store: Store) -> None:
+    cell, seed = task
+    journal = store.journal(cell, seed) if cell.backend != SIMULATED else None
+    result = run(cell, seed, journal=journal)
+    store.save(cell, seed, result.records, result.samples, result.facts)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it: one that was killed could not tell its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only processes of the pool come here"
+    parent.join()
+    os._exit(1)
+
+
+@contextmanager
+def _progress(console: Console, total: int, done: int) -> Iterator[Any]:
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("runs", total=total, completed=done)
+        yield lambda: bar.advance(task)
