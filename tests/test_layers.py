@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kvgym import ENVS
+from kvgym.config.names import TABLES, table
+
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("kvgym", "kvgym.errors", "kvgym.seeding", "kvgym.config.sources", "kvgym.interrupts"),
@@ -150,6 +153,64 @@ def test_rules__catch_a_wrong_import(module, code):
 def test_rules__leave_type_checking_and_local_optional_imports_alone():
     code = "if TYPE_CHECKING:\n    from kvgym.envs import routing\ndef f():\n    import torch"
     assert broken_rules("controllers.learned.model", ast.parse(code)) == []
+
+
+def imported_modules(tree: ast.AST) -> set[str]:
+    """Return the modules that a source file names in imports, those for type checking and inside functions included."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if is_module(name) else str(node.module) for name in whole}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other: each can be reached from all others of its group."""
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    reached = {name: reach(name) for name in graph}
+    groups = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
+    return sorted(sorted(group) for group in groups if group)
+
+
+def test_imports__form_no_circle():
+    graph = {module_name(path): imported_modules(ast.parse(path.read_text())) for path in FILES}
+    assert circles(graph) == []
+
+
+def test_circles__are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_folders__have_at_most_16_modules_and_the_top_8():
+    modules = [path for path in FILES if path.name != "__init__.py"]
+    counts = {folder: sum(path.parent == folder for path in modules) for folder in {path.parent for path in modules}}
+    assert {str(folder): count for folder, count in counts.items() if count > MOST_MODULES} == {}
+    assert counts[ROOT / "kvgym"] <= MOST_LOOSE
+
+
+def test_names__mean_one_thing():
+    plugins = {attr.partition(":")[0] for name in TABLES for _, attr in table(name).items()}
+    plugins |= {path.partition(":")[0] for path in ENVS.values()}
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        module = module_name(path)
+        package, _, base = module.rpartition(".")
+        own_name = module in plugins or package in ("controllers.routing", "controllers.eviction")
+        if base != "base" and not own_name and base != package.rpartition(".")[2]:
+            places.setdefault(base, []).append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_import_kvgym__compiles_nothing_and_does_not_warn_twice():
