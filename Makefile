@@ -7,8 +7,8 @@ WITH_LIVE := KVGYM_LIVE_PYTHON=$(abspath $(LIVE)/bin/python)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Tests that need no compiled engine.
-FAST := tests/test_layers.py tests/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
-	tests/harness/test_grid.py tests/harness/test_overrides.py tests/harness/test_stats.py
+FAST := tests/test_layers.py tests/scripts/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
+	tests/harness/compare/test_grid.py tests/harness/compare/test_overrides.py tests/harness/measure/test_statistics.py
 
 .PHONY: quickstart test test-live check live bench serving chromium clean
 
