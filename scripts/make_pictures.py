@@ -48,7 +48,7 @@ def standalone(figure: Element) -> str:
     width, height = map(float, str(svg.get("viewBox")).split()[2:])
     svg.set("viewBox", f"-6 -22 {width + 12:g} {height + 24:g}")
     svg.set("width", f"{1.5 * (width + 12):g}")
-    style = resources.files("kvgym.harness.report.page").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("kvgym.harness.report").joinpath("style.css").read_text(encoding="utf-8")
     svg.insert(0, node("style", style))
     svg.insert(1, node("rect", x=-6, y=-22, width=width + 12, height=height + 24, rx=6, style="fill: var(--paper)"))
     svg.append(node("text", caption, class_="group", x=2, y=-8))

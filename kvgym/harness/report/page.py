@@ -61,7 +61,7 @@ def make_page(results: Results) -> str:
     Raises:
         ResultsError: a run's file is damaged.
     """
-    style = resources.files("kvgym.harness.report.page").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("kvgym.harness.report").joinpath("style.css").read_text(encoding="utf-8")
     head = node(
         "head",
         node("meta", charset="utf-8"),
