@@ -9,7 +9,9 @@ and a line per file where they differ.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,8 +22,10 @@ import typer
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPARISONS = ["quickstart", "gsp_ablation", "eviction_ablation"]
-UNLIKE = ("manifest.json", "timing.csv", "report.html", "report.md", "comparison.json")
+UNLIKE = (".lock", "manifest.json", "timing.csv", "report.html", "report.md")
 """Files that hold versions, wall-clock times or wording."""
+IDENTITY = re.compile(r"-[0-9a-f]{8}(?=-s[0-9]+\.)")
+"""The part of a run's file name that stands for its configuration, which may have got fields since."""
 
 
 def run(tree: Path, comparison: str, seeds: int, out: Path) -> None:
@@ -33,9 +37,17 @@ def run(tree: Path, comparison: str, seeds: int, out: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the files of a comparison's folder that must be equal, by path; run files by their bytes alone."""
+    """Return name -> bytes of the files of a comparison's folder that must be equal; of a run's facts its results."""
     files = (path for path in folder.rglob("*") if path.is_file() and path.name not in UNLIKE)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {IDENTITY.sub("", str(path.relative_to(folder))): results(path) for path in files}
+
+
+def results(file: Path) -> bytes:
+    """Return what is simulated of a file: all of it, but of a run's facts neither wall times nor configuration."""
+    if file.parent.name != "records" or file.suffix != ".json":
+        return file.read_bytes()
+    facts = json.loads(file.read_bytes())
+    return json.dumps({name: facts[name] for name in ("totals", "notes")}, sort_keys=True).encode()
 
 
 def differences(before: Path, after: Path) -> tuple[int, list[str]]:

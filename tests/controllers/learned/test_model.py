@@ -33,16 +33,19 @@ def play(controller, workers):
 
 @pytest.mark.parametrize("work_rows", [True, False])
 def test_set_policy__plays_as_in_its_environment(save, make, work_rows):
+    """Workers that look alike tie in a set policy, up to rounding: any of them is its choice."""
     from stable_baselines3 import PPO
 
     path = save(3, work_rows)
     model, env = PPO.load(path), make(3, work_rows)
     observation, _ = env.reset(options={"seed": 0})
-    expected, over = [], False
-    while not over:
-        expected.append(int(model.predict(observation, deterministic=True)[0]))
-        observation, _, over, _, _ = env.step(expected[-1])
-    assert play(Learned(path), 3) == expected
+    spread = []
+    for worker in play(Learned(path), 3):
+        logits = model.policy.get_distribution(model.policy.obs_to_tensor(observation)[0]).distribution.logits[0]
+        assert logits[worker] > logits.max() - 1e-5
+        spread.append(float(logits.max() - logits.min()))
+        observation, _, over, _, _ = env.step(worker)
+    assert over and max(spread) > 1e-3
     assert torch.get_num_threads() == 1
 
 

@@ -120,7 +120,7 @@ class Terminal:
     def __init__(self, folder: Path, *args: str) -> None:
         self.screen, theirs = pty.openpty()
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        env["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+        env["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])
         command = [sys.executable, "-m", "kvgym", "watch", *args]
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=folder)
         os.close(theirs)
@@ -137,7 +137,9 @@ class Terminal:
                     break
 
     def last_line(self) -> str:
-        return self.shown.splitlines()[-1].removeprefix("\x1b[?25h")  # the cursor comes back
+        """Return the last line with text, without what moves the cursor or, as tqdm does at the end, resets colours."""
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown)
+        return [line for line in plain.splitlines() if line.strip()][-1]
 
     def end(self) -> int:
         self.read_until("(?!)")
