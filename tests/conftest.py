@@ -22,9 +22,25 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the slow tests first, so that no process waits for one that another has begun last."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--soak", action="store_true", help="run what is marked soak, too, and four times as many random cases"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is for `make soak`; start slow tests first, so that no process waits for one begun last."""
+    if not config.getoption("--soak"):
+        longer = [item for item in items if "soak" in item.keywords]
+        config.hook.pytest_deselected(items=longer)
+        items[:] = [item for item in items if "soak" not in item.keywords]
     items.sort(key=lambda item: "slow" not in item.keywords)
+
+
+@pytest.fixture(scope="session")
+def effort(pytestconfig: pytest.Config) -> int:
+    """By how much to multiply the number of random cases: 1, with --soak 4."""
+    return 4 if pytestconfig.getoption("--soak") else 1
 
 
 @pytest.fixture(scope="session")

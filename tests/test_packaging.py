@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -47,12 +48,19 @@ def test_wheel__holds_both_packages_the_configs_and_the_licence(wheel):
 
 
 @pytest.mark.slow
-def test_wheel__runs_a_comparison_from_an_empty_folder(wheel, tmp_path, repo_root):
+def test_wheel__runs_a_comparison_from_an_empty_folder(wheel, tmp_path, repo_root, pytestconfig):
+    """With --soak what it depends on is installed anew, too; else it is taken from this environment."""
     env, work = tmp_path / "env", tmp_path / "work"
     work.mkdir()
     run(sys.executable, "-m", "venv", env, cwd=tmp_path)
-    pip = (env / "bin" / "python", "-m", "pip", "install", "--quiet", "--constraint", repo_root / "constraints.txt")
-    run(*pip, wheel, cwd=tmp_path)
+    python = env / "bin" / "python"
+    pip = (python, "-m", "pip", "install", "--quiet", "--constraint", repo_root / "constraints.txt")
+    if pytestconfig.getoption("--soak"):
+        run(*pip, wheel, cwd=tmp_path)
+    else:
+        run(*pip, "--no-deps", wheel, cwd=tmp_path)
+        site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
+        (Path(site) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     settings = ("--set", "workload.groups=8", "--set", "workload.prompts_per_group=4", "--seeds", "1", "--jobs", "1")
     out = run(env / "bin" / "kvgym", "compare", "gsp_ablation", *settings, cwd=work)
     last = json.loads(out.splitlines()[-1])

@@ -86,7 +86,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(np.subtract(*shares)).max())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_rlt__gives_the_distribution_of_the_compiled_policy():
     cluster, seeds = {"workers": 1, "capacity_tokens": 960, "page_size": 32}, range(200)
     fields = {"groups": 6, "prompts_per_group": 8, "lens": [128, 256, 384], "output_tokens": 2, "rate_rps": 4.0}

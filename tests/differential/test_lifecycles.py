@@ -66,10 +66,16 @@ def first_difference(ours: list[list[int]], theirs: list[list[int]]) -> str:
 
 @pytest.mark.parametrize("page_size", [1, 16])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_lifecycles__random_requests(oracle: Any, count: Any, policy: str, page_size: int) -> None:
+def test_lifecycles__random_requests(oracle: Any, count: Any, effort: int, policy: str, page_size: int) -> None:
     compared = 0
 
-    @settings(max_examples=20, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=6 * effort,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(SEQUENCES, REQUESTS, SPARE_TOKENS)
     def compare(sequences: list[list[int]], drawn: list[list[tuple[int, ...]]], spare_tokens: int) -> None:
         nonlocal compared
@@ -108,14 +114,14 @@ def test_lifecycles__random_requests(oracle: Any, count: Any, policy: str, page_
 @pytest.mark.parametrize(
     ("groups", "policy", "page_size", "hit_tokens", "evicted_tokens"),
     [
-        (48, "lru", 1, 280_704, 285_142),
+        pytest.param(48, "lru", 1, 280_704, 285_142, marks=pytest.mark.soak),
         (60, "lru", 1, 236_160, 506_956),
         (60, "fifo", 1, 369_024, 374_092),
-        (60, "lfu", 1, 303_552, 439_564),
-        (60, "slru", 1, 303_552, 439_564),
+        pytest.param(60, "lfu", 1, 303_552, 439_564, marks=pytest.mark.soak),
+        pytest.param(60, "slru", 1, 303_552, 439_564, marks=pytest.mark.soak),
         (60, "lru", 16, 249_728, 487_808),
-        (64, "lru", 1, 0, 774_220),
-        (72, "lru", 1, 0, 877_702),
+        pytest.param(64, "lru", 1, 0, 774_220, marks=pytest.mark.soak),
+        pytest.param(72, "lru", 1, 0, 877_702, marks=pytest.mark.soak),
     ],
 )
 def test_lifecycles__gsp(
@@ -140,7 +146,9 @@ def test_lifecycles__gsp(
     assert not first_difference(serve(workload, policy, GSP_CAPACITY_TOKENS), theirs)
 
 
-@pytest.mark.parametrize(("policy", "page_size"), [("lru", 1), ("fifo", 1), ("lru", 16)])
+@pytest.mark.parametrize(
+    ("policy", "page_size"), [("lru", 1), pytest.param("fifo", 1, marks=pytest.mark.soak), ("lru", 16)]
+)
 def test_lifecycles__mooncake(oracle: Any, data_dir: Path, policy: str, page_size: int) -> None:
     file = data_dir / "traces" / MOONCAKE
     with gzip.open(file, "rt") as lines:

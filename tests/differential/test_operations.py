@@ -24,8 +24,8 @@ SCORER = {"hits": -1000.0, "children": -50.0, "idle": 1.0}
 ticks pass more slowly there; a score that weighs ages against other features would see it."""
 PAGE_SIZES = (1, 16)
 EXAMPLES = 25
-LEAST_OPERATIONS = 5_200
-"""Per policy and page size; the 14 of SGLang's own make more than 50,000 in a run, `kvgym-rlt` more than 10,000."""
+LEAST_OPERATIONS = 1_300
+"""Per policy and page size; with --soak the 14 of SGLang's own make more than 50,000, `kvgym-rlt` more than 10,000."""
 
 SYMBOLS = st.integers(0, 3)
 SEQUENCES = st.lists(st.lists(SYMBOLS, min_size=1, max_size=14), min_size=1, max_size=8)
@@ -104,20 +104,20 @@ def replay(operations: list[list[Any]], sequences: list[list[int]], page_size: i
 
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
 @pytest.mark.parametrize("policy", (*POLICIES, *PLUGINS))
-def test_operations__equal_sglang(oracle: Any, count: Any, policy: str, page_size: int) -> None:
-    compare_operations(oracle, count, policy, page_size)
+def test_operations__equal_sglang(oracle: Any, count: Any, effort: int, policy: str, page_size: int) -> None:
+    compare_operations(oracle, count, policy, page_size, effort * LEAST_OPERATIONS)
 
 
 @pytest.mark.parametrize("page_size", PAGE_SIZES)
-def test_operations__of_a_learned_policy(oracle: Any, count: Any, page_size: int, tmp_path: Path) -> None:
+def test_operations__of_a_learned_policy(oracle: Any, count: Any, effort: int, page_size: int, tmp_path: Path) -> None:
     file = tmp_path / "scorer.json"
     linear = [SCORER.get(name, 0.0) for name in COLUMNS]
     rule = {"recent": 2, "random": 3, "tail_tokens": page_size, "linear": linear, "units": []}
     file.write_text(json.dumps({"format": FORMAT, "columns": list(COLUMNS), **rule}))
-    compare_operations(oracle, count, f"kvgym-{file}", page_size)
+    compare_operations(oracle, count, f"kvgym-{file}", page_size, effort * LEAST_OPERATIONS)
 
 
-def compare_operations(oracle: Any, count: Any, policy: str, page_size: int) -> None:
+def compare_operations(oracle: Any, count: Any, policy: str, page_size: int, least: int) -> None:
     compared = 0
 
     @settings(
@@ -139,6 +139,6 @@ def compare_operations(oracle: Any, count: Any, policy: str, page_size: int) -> 
             )
         compared += len(operations)
 
-    while compared < LEAST_OPERATIONS:
+    while compared < least:
         compare()
     count("operations", f"{Path(policy).name}, page size {page_size}", compared)

@@ -57,9 +57,20 @@ def miniswe(page_size: int, tools: Any, data_dir: Any) -> Workload:
     return tools.text_workload(prompts, outputs, page_size, sessions=sessions)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("make", [gsp, sharegpt, miniswe], ids=lambda make: make.__name__)
-@pytest.mark.parametrize("page_size", [16, 1])  # one fleet each; the second is what other files' tests want, too
+OFTEN = {(16, gsp, 2), (16, miniswe, 1), (1, sharegpt, 2), (1, gsp, 1)}
+"""What every run of the tests serves; the others need --soak."""
+CASES = [
+    pytest.param(
+        *case, id=f"{make.__name__}-page{page_size}-{workers}", marks=[] if case in OFTEN else pytest.mark.soak
+    )
+    for page_size in (16, 1)  # one fleet each; the second is what other files' tests want, too
+    for make in (gsp, sharegpt, miniswe)
+    for workers in (1, 2)
+    if (case := (page_size, make, workers))
+]
+
+
+@pytest.mark.parametrize(("page_size", "make", "workers"), CASES)
 def test_cached_tokens__equal_on_every_request(
     make: Any, page_size: int, workers: int, make_cluster: Any, open_backend: Any, tools: Any, data_dir: Any
 ) -> None:
