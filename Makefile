@@ -10,13 +10,21 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/scripts/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
 	tests/harness/compare/test_grid.py tests/harness/compare/test_overrides.py tests/harness/measure/test_statistics.py
 
-.PHONY: quickstart test test-live check live bench serving chromium clean
+.PHONY: quickstart test soak test-live check live bench serving chromium announce clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
-test: $(VENV)/.dev serving chromium
+test: announce $(VENV)/.dev serving chromium
 	$(WITH_LIVE) scripts/test.sh $(BIN)/python
+
+# Before a release: also what is marked soak, and four times the random cases.
+soak: $(VENV)/.dev serving chromium
+	$(WITH_LIVE) scripts/test.sh $(BIN)/python --soak
+
+announce:
+	@echo "make test: installs .venv and .live (SGLang on the CPU) where they are absent or old, which takes some minutes;"
+	@echo "then all tests, those with real servers beside the others: about ten minutes on two quiet cores."
 
 # Only those that start, kill and stop real servers.
 test-live: $(VENV)/.dev serving

@@ -10,6 +10,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     echo "setup_chromium: no chromium, and no root with apt-get to install it; the page's browser tests are skipped"
     exit 0
 fi
+echo "setup_chromium: installing the system packages chromium and fonts-dejavu-core (apt-get) for the browser tests"
 log=$(mktemp)
 if (
     export DEBIAN_FRONTEND=noninteractive

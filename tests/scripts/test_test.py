@@ -45,4 +45,4 @@ def test_script__killed_it_ends_at_once_and_so_do_both_halves(tmp_path: Path, re
 def test_script__wants_an_interpreter(repo_root: Path) -> None:
     done = subprocess.run([repo_root / "scripts/test.sh"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "expected one argument" in done.stderr
+    assert "expected a Python interpreter" in done.stderr
