@@ -7,29 +7,26 @@ with other policies on seeds that neither training nor the choice of the policy 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 
 from controllers.learned.candidate_policy import CandidatePolicy, write_scorer
-from kvgym.config.loader import apply_overrides, load_config, mistakes_in, to_plain
+from kvgym.config.loader import to_plain
 from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
-from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare.grid import expand, load_compare
 from kvgym.harness.compare.run import run
 from kvgym.harness.measure.statistics import summarize
 from kvgym.harness.tools.comparison import compare
+from kvgym.training.command import new_folder, run_command
 from kvgym.training.eviction_training import EvictionTrainConfig, load_eviction_training
 
 
@@ -95,21 +92,6 @@ def train(config: EvictionTrainConfig, folder: Path) -> int:
     return model.num_timesteps
 
 
-def prepare(config: EvictionTrainConfig, folder: Path) -> None:
-    """Make the folder of a new run.
-
-    Raises:
-        ResultsError: it holds something, or cannot be written.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        raise ResultsError(f"{folder} is not empty; choose another folder with --out")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump(to_plain(config), sort_keys=False), encoding="utf-8")
-    except OSError as error:
-        raise ResultsError(f"cannot write {folder}: {error.strerror}") from error
-
-
 def table(cells: list[dict[str, Any]]) -> str:
     """Return hit rate and mean latency of each policy."""
     lines = ["eviction                       hits    mean s"]
@@ -119,38 +101,16 @@ def table(cells: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Parse the command line, train, compare; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("config", help="name in configs/train_eviction, or YAML file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as in ppo.gamma=0.98")
-    parser.add_argument("--seed", type=int, help="seed of the run (the same as --set seed=N)")
-    parser.add_argument("--steps", type=int, help="environment steps in all (the same as --set steps=N)")
-    parser.add_argument("--out", type=Path, help="output folder; default: results/train_eviction/NAME-sSEED")
-    args = parser.parse_args()
-    short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
-    changes = args.set + short
-    try:
-        data = apply_overrides(load_config("train_eviction", args.config), changes)
-        with mistakes_in(args.config, changes):
-            config = load_eviction_training(data)
-        folder = args.out or Path("results") / "train_eviction" / f"{config.name}-s{config.seed}"
-        EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder
-        prepare(config, folder)
-        steps = train(config, folder)
-        best = folder / "best.json"
-        done = compare(config.comparison([*config.against, str(best)], config.test_seeds), folder / "test", jobs=1)
-    except KVGymError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+def train_and_compare(config: EvictionTrainConfig, folder: Path, _: bool) -> tuple[str, dict[str, Any]]:
+    """Train in a new folder, compare; return the table and the facts."""
+    EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder
+    new_folder(folder, config, "choose another folder with --out")
+    steps = train(config, folder)
+    best = folder / "best.json"
+    done = compare(config.comparison([*config.against, str(best)], config.test_seeds), folder / "test", jobs=1)
     cells = [cell.brief for cell in done.summary.cells]
-    print(table(cells))
-    print(json.dumps({"best": str(best), "steps": steps, "cells": cells}))
-    return 0
+    return table(cells), {"best": str(best), "steps": steps, "cells": cells}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(__doc__, "train_eviction", load_eviction_training, train_and_compare))

@@ -7,7 +7,6 @@ with other routers on seeds that neither training nor the choice of the checkpoi
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import math
@@ -20,7 +19,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-import yaml
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
@@ -30,14 +28,15 @@ from controllers.learned.group_buffer import GroupBuffer
 from controllers.learned.set_policy import SetPolicy
 from controllers.learned.work_observation import WorkObservation
 from controllers.routing.blend import Blend
-from kvgym.config.loader import apply_overrides, load_config, load_yaml, mistakes_in, to_plain
+from kvgym.config.loader import load_yaml, to_plain
 from kvgym.control import ControllerPolicy
-from kvgym.errors import KVGymError, ResultsError
+from kvgym.errors import ResultsError
 from kvgym.harness.compare.grid import expand, load_compare
 from kvgym.harness.compare.run import run
 from kvgym.harness.compare.summary import Summary
 from kvgym.harness.measure.statistics import paired_ratio, summarize
 from kvgym.harness.tools.comparison import compare
+from kvgym.training.command import new_folder, run_command
 from kvgym.training.grouped import TrainingEpisodes
 from kvgym.training.router_training import TrainConfig, load_training
 
@@ -185,13 +184,7 @@ def prepare(config: TrainConfig, folder: Path, resume: bool) -> None:
     """
     file, plain = folder / "config.yaml", to_plain(config)
     if not resume:
-        if folder.exists() and any(folder.iterdir()):
-            raise ResultsError(f"{folder} is not empty; continue its run with --resume, or choose another with --out")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(yaml.safe_dump(plain, sort_keys=False), encoding="utf-8")
-        except OSError as error:
-            raise ResultsError(f"cannot write {folder}: {error.strerror}") from error
+        new_folder(folder, config, "continue its run with --resume, or choose another with --out")
         return
     if absent := [name for name in ("config.yaml", "state.json", "last.zip") if not (folder / name).is_file()]:
         raise ResultsError(f"nothing to resume in {folder}: no {absent[0]}")
@@ -202,38 +195,16 @@ def prepare(config: TrainConfig, folder: Path, resume: bool) -> None:
         )
 
 
-def main() -> int:
-    """Parse the command line, train, compare; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("config", help="name in configs/train, or YAML file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as in ppo.gamma=0.99")
-    parser.add_argument("--seed", type=int, help="seed of the run (the same as --set seed=N)")
-    parser.add_argument("--steps", type=int, help="environment steps in all (the same as --set steps=N)")
-    parser.add_argument("--out", type=Path, help="output folder; default: results/train/NAME-sSEED")
-    parser.add_argument("--resume", action="store_true", help="continue the run in the output folder")
-    args = parser.parse_args()
-    short = [f"{name}={value}" for name in ("seed", "steps") if (value := getattr(args, name)) is not None]
-    changes = args.set + short
-    try:
-        data = apply_overrides(load_config("train", args.config), changes)
-        with mistakes_in(args.config, changes):
-            config = load_training(data)
-        folder = args.out or Path("results") / "train" / f"{config.name}-s{config.seed}"
-        prepare(config, folder, args.resume)
-        steps = train(config, folder, args.resume)
-        best = folder / "best.zip"
-        data = config.comparison([*config.test.against, learned(best)], config.test)
-        done = compare(data, folder / f"test-{steps}", jobs=1)
-    except KVGymError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted: saved; the same command with --resume continues", file=sys.stderr)
-        return 130
-    print(table(done.summary))
-    print(json.dumps({"best": str(best), "steps": steps, "cells": [cell.brief for cell in done.summary.cells]}))
-    return 0
+def train_and_compare(config: TrainConfig, folder: Path, resume: bool) -> tuple[str, dict[str, Any]]:
+    """Train in a folder, compare; return the table and the facts."""
+    prepare(config, folder, resume)
+    steps = train(config, folder, resume)
+    best = folder / "best.zip"
+    data = config.comparison([*config.test.against, learned(best)], config.test)
+    summary = compare(data, folder / f"test-{steps}", jobs=1).summary
+    return table(summary), {"best": str(best), "steps": steps, "cells": [cell.brief for cell in summary.cells]}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    left = "interrupted: saved; the same command with --resume continues"
+    sys.exit(run_command(__doc__, "train", load_training, train_and_compare, left, resumable=True))

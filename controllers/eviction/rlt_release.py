@@ -14,9 +14,9 @@ count and drop whole pages here.
 
 from __future__ import annotations
 
-from kvgym.engine.cache import leaflist
-from kvgym.engine.cache.marks import add_leaf, end_phase, mark
-from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+from controllers.eviction.rlt import enter, leave
+from kvgym.engine.cache.marks import end_phase, mark
+from kvgym.engine.cache.policy import Policy, evict_hook, touch_hook
 from kvgym.engine.cache.radix import TOUCH_MATCH, TOUCH_REST
 from kvgym.engine.cache.tails import evict_unmarked
 from kvgym.engine.state import Cache
@@ -33,18 +33,6 @@ def candidate_tokens(c: Cache, w: int, enough: int) -> int:
         if total >= enough:
             break
     return total
-
-
-@enter_hook
-def enter(c: Cache, w: int, s: int) -> None:
-    """An unmarked leaf is a candidate."""
-    add_leaf(c, w, s)
-
-
-@leave_hook
-def leave(c: Cache, w: int, s: int) -> None:
-    """Locked or grown: no leaf any more; its mark stays."""
-    leaflist.discard(c, w, s)
 
 
 @touch_hook

@@ -64,14 +64,7 @@ WORKER_FEATURES = (
 
 def observation_space(workers: int) -> spaces.Dict:
     """Return the space of `encode`'s observations: ``request`` (4,) and ``workers`` (workers, 9), float32 in [0, 1]."""
-    low, high = bounds(REQUEST_FEATURES)
-    row_low, row_high = bounds(WORKER_FEATURES)
-    return spaces.Dict(
-        {
-            "request": spaces.Box(low, high, dtype=np.float32),
-            "workers": spaces.Box(np.tile(row_low, (workers, 1)), np.tile(row_high, (workers, 1)), dtype=np.float32),
-        }
-    )
+    return spaces.Dict({"request": box(REQUEST_FEATURES), "workers": box(WORKER_FEATURES, workers)})
 
 
 def encode(decision: Decision) -> dict[str, np.ndarray]:
@@ -114,9 +107,12 @@ def feature_table(arrays: Mapping[str, Sequence[Feature]] | None = None) -> str:
     return "\n".join(lines)
 
 
-def bounds(features: Sequence[Feature]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and the largest value of each feature, float32."""
-    return np.array([f.low for f in features], np.float32), np.array([f.high for f in features], np.float32)
+def box(features: Sequence[Feature], rows: int | None = None) -> spaces.Box:
+    """Return the float32 space of one row of features, shape (F,), or of so many rows, shape (rows, F)."""
+    shape = (len(features),) if rows is None else (rows, len(features))
+    low = np.broadcast_to(np.array([f.low for f in features], np.float32), shape)
+    high = np.broadcast_to(np.array([f.high for f in features], np.float32), shape)
+    return spaces.Box(low, high, dtype=np.float32)
 
 
 @njit()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from kvgym.encoding.decisions import TOP_LOAD_TOKENS, TOP_REQUESTS, TOP_TOKENS, Feature, bounds, log_scaled, share_of
+from kvgym.encoding.decisions import TOP_LOAD_TOKENS, TOP_REQUESTS, TOP_TOKENS, Feature, box, log_scaled, share_of
 from kvgym.jit.door import as_records, njit
 from kvgym.types import EvictionDecision
 
@@ -49,20 +49,10 @@ CANDIDATE_FEATURES = (
 )
 """Columns of ``candidates``, shape (candidates, 10); what a compiled policy cannot see comes last: ``open``."""
 
-ARRAYS = {"cache": CACHE_FEATURES, "candidates": CANDIDATE_FEATURES}
-"""Array -> its columns."""
-
 
 def eviction_space(candidates: int) -> spaces.Dict:
     """Return the space of `encode_eviction`'s observations: ``cache`` (9,) and ``candidates`` (candidates, 10)."""
-    low, high = bounds(CACHE_FEATURES)
-    row_low, row_high = (np.tile(row, (candidates, 1)) for row in bounds(CANDIDATE_FEATURES))
-    return spaces.Dict(
-        {
-            "cache": spaces.Box(low, high, dtype=np.float32),
-            "candidates": spaces.Box(row_low, row_high, dtype=np.float32),
-        }
-    )
+    return spaces.Dict({"cache": box(CACHE_FEATURES), "candidates": box(CANDIDATE_FEATURES, candidates)})
 
 
 def encode_eviction(decision: EvictionDecision) -> dict[str, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from kvgym.backends.base import Progress
 from kvgym.backends.evicting import EvictingBackend, Offer
 from kvgym.envs.episode import EpisodeEnv, Observation
-from kvgym.envs.rewards.weighted import Term
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.types import Decision, EvictionDecision
 
@@ -34,19 +32,9 @@ class ChoiceEnv(EpisodeEnv):
     _owed: np.ndarray
     """RECORD rows that ended before the first decision."""
 
-    def __init__(
-        self,
-        workload: str | Mapping[str, Any],
-        cluster: str | Mapping[str, Any],
-        reward: str | Mapping[str, Any] | Term,
-        observability: str,
-        signals: Mapping[str, Any] | None,
-        candidates: int,
-        offered: str,
-        tail_tokens: int | None,
-        render_mode: str | None,
-    ) -> None:
-        super().__init__(workload, cluster, reward, observability, signals, render_mode)
+    def __init__(self, episode: tuple[Any, ...], candidates: int, offered: str, tail_tokens: int | None) -> None:
+        """Make the environment; `episode` are the arguments of `EpisodeEnv`."""
+        super().__init__(*episode)
         self._offer = make_offer(candidates, offered)
         self.fleet_workers, self.places = self._cluster.workers, self._offer.places
         self._tail_tokens = 0 if tail_tokens is None else _whole("tail_tokens", tail_tokens, 2**31 - 1)

@@ -123,9 +123,8 @@ class EvictionEnv(ChoiceEnv):
         signals: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(
-            workload, cluster, reward, observability, signals, candidates, offered, tail_tokens, render_mode
-        )
+        episode = workload, cluster, reward, observability, signals, render_mode
+        super().__init__(episode, candidates, offered, tail_tokens)
         self._router = _make_router(routing, self._cluster.workers)
         self._unseen: list[np.ndarray] = []
         self.action_space = spaces.Discrete(candidates)

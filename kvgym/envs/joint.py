@@ -62,6 +62,7 @@ class JointEnv(ChoiceEnv):
 
     ## Several agents
     `kvgym.envs.aec` has the same as a PettingZoo AEC environment: one agent that routes, and one evictor per worker.
+    `controllers.joint.JointController` plays a router and an evictor here, as a baseline.
 
     ## Info keys
     As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``rewards``, ``episode_seed``.
@@ -82,9 +83,8 @@ class JointEnv(ChoiceEnv):
         signals: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(
-            workload, cluster, reward, observability, signals, candidates, offered, tail_tokens, render_mode
-        )
+        episode = workload, cluster, reward, observability, signals, render_mode
+        super().__init__(episode, candidates, offered, tail_tokens)
         workers = self._cluster.workers
         self.action_space = spaces.Discrete(max(workers, candidates))
         kind = {"kind": spaces.Box(0.0, 1.0, (2,), np.float32)}

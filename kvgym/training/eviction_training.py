@@ -10,6 +10,7 @@ from kvgym.config.loader import build, option
 from kvgym.encoding.offers import MOST_UNITS
 from kvgym.errors import ConfigError
 from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.training.command import comparison
 from kvgym.training.router_training import PPOConfig
 
 
@@ -71,15 +72,7 @@ class EvictionTrainConfig:
 
     def comparison(self, eviction: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
         """Return the comparison (plain, see `CompareConfig`) of eviction policies on the environment."""
-        workload, cluster = self.env.workload, self.env.cluster
-        return {
-            "name": self.name,
-            "workloads": [workload if isinstance(workload, str) else {"use": workload, "name": "workload"}],
-            "clusters": [cluster if isinstance(cluster, str) else {"use": cluster, "name": "cluster"}],
-            "routing": [self.env.routing],
-            "eviction": list(eviction),
-            "seeds": list(seeds),
-        }
+        return comparison(self.name, self.env, seeds, routing=[self.env.routing], eviction=list(eviction))
 
 
 def load_eviction_training(data: Mapping[str, Any]) -> EvictionTrainConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from kvgym.config.loader import build, option
 from kvgym.errors import ConfigError
 from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.training.command import comparison
 
 
 @dataclass(frozen=True)
@@ -105,15 +107,8 @@ class TrainConfig:
 
     def comparison(self, routing: Sequence[Any], part: ValidationConfig | TestConfig) -> dict[str, Any]:
         """Return the comparison (plain, see `CompareConfig`) of routers on the environment, the seeds of `part`."""
-        workload, cluster = part.workload or self.env.workload, self.env.cluster
-        return {
-            "name": self.name,
-            "workloads": [workload if isinstance(workload, str) else {"use": workload, "name": "workload"}],
-            "clusters": [cluster if isinstance(cluster, str) else {"use": cluster, "name": "cluster"}],
-            "routing": list(routing),
-            "eviction": [self.env.eviction],
-            "seeds": list(part.seeds),
-        }
+        env = dataclasses.replace(self.env, workload=part.workload or self.env.workload)
+        return comparison(self.name, env, part.seeds, routing=list(routing), eviction=[self.env.eviction])
 
 
 def load_training(data: Mapping[str, Any]) -> TrainConfig:

@@ -1,9 +1,8 @@
-"""The contract that every registered environment keeps, and every configs/envs file."""
+"""The contract that every registered environment keeps."""
 
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import os
 import pickle
@@ -19,7 +18,6 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
 from kvgym import ENVS
-from kvgym.config.loader import load_config, preset_names
 from kvgym.types import Decision
 
 TINY = {
@@ -161,14 +159,6 @@ def test_defaults__need_no_arguments(name):
     for i in range(100):
         assert env.observation_space.contains(observation)
         observation, *_ = env.step(i % 4)
-
-
-def test_config__each_id_has_a_file_with_its_defaults():
-    files = {data.pop("id"): data for data in (load_config("envs", name) for name in preset_names("envs"))}
-    assert set(files) == set(ENVS)
-    for name, data in files.items():
-        parameters = inspect.signature(type(gymnasium.make(name, **data).unwrapped)).parameters
-        assert data == {key: parameter.default for key, parameter in parameters.items()}
 
 
 EPISODE = """

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvgym.encoding.decisions import feature_table
-from kvgym.encoding.offers import ARRAYS, CANDIDATE_FEATURES
+from kvgym.encoding.offers import CACHE_FEATURES, CANDIDATE_FEATURES
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.errors import ConfigError, SimulationError, UnknownNameError
 
@@ -41,7 +41,9 @@ def last(env: EvictionEnv) -> int:
 
 def test_docstring__holds_the_table_of_the_features():
     lines = [line.strip() for line in (EvictionEnv.__doc__ or "").splitlines()]
-    assert [line for line in lines if line.startswith("|")] == feature_table(ARRAYS).splitlines()
+    assert [line for line in lines if line.startswith("|")] == feature_table(
+        {"cache": CACHE_FEATURES, "candidates": CANDIDATE_FEATURES}
+    ).splitlines()
 
 
 @pytest.mark.parametrize("offered", ["recent", "random", "both"])
