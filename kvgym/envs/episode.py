@@ -15,7 +15,8 @@ from kvgym.backends.base import Progress
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import resolve_workload
 from kvgym.config.signals import resolve_signals
-from kvgym.envs.rewards.weighted import Term, WeightedReward
+from kvgym.envs.rewards.base import Term
+from kvgym.envs.rewards.weighted import WeightedReward
 from kvgym.errors import ConfigError, SimulationError, did_you_mean
 from kvgym.types import RECORD, Decision, FleetSpec
 

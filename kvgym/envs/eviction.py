@@ -16,7 +16,7 @@ from kvgym.config.names import table
 from kvgym.encoding.offers import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
-from kvgym.envs.rewards.weighted import Term
+from kvgym.envs.rewards.base import Term
 from kvgym.errors import ConfigError
 from kvgym.types import RECORD, Decision, EvictionDecision
 

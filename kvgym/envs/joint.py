@@ -12,7 +12,7 @@ from kvgym.encoding.decisions import encode, observation_space
 from kvgym.encoding.offers import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation
-from kvgym.envs.rewards.weighted import Term
+from kvgym.envs.rewards.base import Term
 from kvgym.types import Decision, EvictionDecision
 
 ROUTE, EVICTION = 0, 1

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from kvgym.config.names import table
 from kvgym.encoding.decisions import encode, observation_space
 from kvgym.envs.episode import EpisodeEnv, Observation
-from kvgym.envs.rewards.weighted import Term
+from kvgym.envs.rewards.base import Term
 from kvgym.errors import SimulationError
 
 

@@ -1,6 +1,7 @@
 """Exact counts of every policy on one fixed workload: no change of behaviour passes unnoticed.
 
-After a change that is meant, write them anew and commit the difference with its reason::
+One file per name. This writes those of new policies; after a change that is meant, ``--all`` writes every one anew, and
+the difference is committed with its reason::
 
     PYTHONPATH=. python tests/golden/test_golden.py
 
@@ -10,6 +11,7 @@ The workload is made with integers alone (no numpy generator), the costs are exa
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -86,35 +88,43 @@ def histogram(routing: str) -> list[int]:
     return np.bincount(play(routing, "lru", 4, CAPACITIES[0])["worker"], minlength=4).tolist()
 
 
-def stored(name: str) -> Any:
-    return json.loads((HERE / name).read_text(encoding="utf-8"))
+def stored(kind: str, name: str) -> Any:
+    """Return what the file of a name holds."""
+    file = HERE / kind / f"{name}.json"
+    assert file.is_file(), f"{name} is new: PYTHONPATH=. python tests/golden/test_golden.py writes {kind}/{name}.json"
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("eviction", list(EVICTION))
 def test_eviction__hits_are_the_stored_ones(eviction: str) -> None:
-    assert hits(eviction) == stored("eviction.json")[eviction]
+    assert hits(eviction) == stored("eviction", eviction)
 
 
 @pytest.mark.parametrize("routing", ROUTERS)
 def test_routing__shares_are_the_stored_ones(routing: str) -> None:
-    assert histogram(routing) == stored("routing.json")[routing]
+    assert histogram(routing) == stored("routing", routing)
 
 
 def test_stored__tells_the_policies_apart() -> None:
     """Every pair of eviction policies differs in at least one count, and more memory never costs hits by much."""
-    counts = stored("eviction.json")
-    assert set(counts) == set(EVICTION) and set(stored("routing.json")) == set(ROUTERS)
+    for kind, names in (("eviction", EVICTION), ("routing", ROUTERS)):
+        assert {file.stem for file in (HERE / kind).glob("*.json")} == set(names)
+    counts = {name: stored("eviction", name) for name in EVICTION}
     assert len({tuple(row.values()) for row in counts.values()}) == len(counts)
     for row in counts.values():
         assert row["2500"] < row["5000"] < row["10000"]
 
 
-def write() -> None:
-    """Write the counts of the present code."""
-    for name, function, names in (("eviction.json", hits, EVICTION), ("routing.json", histogram, ROUTERS)):
-        text = json.dumps({each: function(each) for each in names}, indent=1)
-        (HERE / name).write_text(text + "\n", encoding="utf-8")
+def write(again: bool) -> None:
+    """Write the counts of the present code: of names that have no file, or of all `again`."""
+    for kind, function, names in (("eviction", hits, EVICTION), ("routing", histogram, ROUTERS)):
+        for name in names:
+            file = HERE / kind / f"{name}.json"
+            if again or not file.is_file():
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(json.dumps(function(name)) + "\n", encoding="utf-8")
+                print(file)
 
 
 if __name__ == "__main__":
-    write()
+    write("--all" in sys.argv)

@@ -2,9 +2,10 @@
 
 A term is a function ``term(before, after, records) -> float`` of the episode's integrals at both steps (`Progress`)
 and of the RECORD rows that ended in between. A term with options is a class: its constructor takes them, its objects
-are such functions. A new term is one file and one line here; a user's own is named as ``module:attr``, or handed over
-as it is. Costs are negative (latency, ttft, makespan), gains positive (slo, cache): the undiscounted return of a
-built-in term is minus or plus the metric that it is named after.
+are such functions. A term that reads the integrals alone says so (`base.of_integrals`), and the vector environment
+computes it for all episodes at once. A new term is one file and one line here; a user's own is named as
+``module:attr``, or handed over as it is. Costs are negative (latency, ttft, makespan), gains positive (slo, cache): the
+undiscounted return of a built-in term is minus or plus the metric that it is named after.
 """
 
 from __future__ import annotations

@@ -15,17 +15,11 @@ import numpy as np
 from kvgym.backends.base import Progress
 from kvgym.config.loader import build, load_yaml
 from kvgym.config.names import table
-from kvgym.envs.rewards.latency import latency
-from kvgym.envs.rewards.makespan import makespan
-from kvgym.envs.rewards.ttft import ttft
+from kvgym.envs.rewards.base import Term, reads_integrals_only
 from kvgym.errors import ConfigError, SimulationError, did_you_mean
 from kvgym.types import RECORD
 
-_OF_INTEGRALS: tuple[Any, ...] = (latency, makespan, ttft)
-"""Terms that are differences of integrals: given arrays, they answer for many episodes at once."""
 _NOTHING = np.zeros(0, RECORD)
-
-Term = Callable[[Progress, Progress, np.ndarray], float]
 
 
 class WeightedReward:
@@ -79,7 +73,7 @@ class WeightedReward:
             after: likewise.
             ended: returns the RECORD rows of an episode; asked once for each only if a term needs them.
         """
-        if all(term in _OF_INTEGRALS for term in self._terms.values()):
+        if all(map(reads_integrals_only, self._terms.values())):
             terms: dict[str, Any] = {name: term(before, after, _NOTHING) for name, term in self._terms.items()}
             return sum(weight * terms[name] for name, weight in self.weights.items()), terms
         steps = enumerate(zip(np.column_stack(before), np.column_stack(after), strict=True))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kvgym.backends.base import Progress
+from kvgym.envs.rewards.base import of_integrals
 from kvgym.envs.rewards.weighted import WeightedReward
 from kvgym.errors import ConfigError, PluginError, SimulationError, UnknownNameError
 from kvgym.types import DONE, FAILED, RECORD
@@ -137,15 +138,22 @@ def test_wrong_reward__is_an_error(given, message):
         WeightedReward(given)
 
 
+@of_integrals
+def longest_wait(before: Progress, after: Progress, records: np.ndarray) -> float:
+    return np.maximum(before.in_system_s - after.in_system_s, before.no_token_s - after.no_token_s)
+
+
 def test_of_many__gives_each_episode_what_it_gets_alone():
     before = [Progress(1.0, 2.0, 3.0, 4.0), Progress(0.0, 0.5, 0.0, 0.0)]
     after = [Progress(2.0, 9.5, 3.5, 4.25), Progress(1.0, 0.75, 0.25, 8.0)]
     rows = [np.zeros(2, RECORD), np.zeros(0, RECORD)]
     rows[0]["status"], rows[0]["hit_tokens"] = DONE, 7
     together = [Progress(*np.array(each).T) for each in (before, after)]
-    for terms in ({"latency": 1.0, "ttft": 0.3, "makespan": 2.0}, {"cache": 0.5, "ttft": 1.0}):
-        reward = WeightedReward(terms)
-        totals, values = reward.of_many(*together, rows.__getitem__)
+    integrals = {"latency": 1.0, "ttft": 0.3, "makespan": 2.0}
+    for given, ended in ((integrals, None), (longest_wait, None), ({"cache": 0.5, "ttft": 1.0}, rows.__getitem__)):
+        reward = WeightedReward(given)
+        terms = reward.weights
+        totals, values = reward.of_many(*together, ended)
         alone = [reward(*each) for each in zip(before, after, rows, strict=True)]
         assert totals.tolist() == [total for total, _ in alone]
         assert [{name: values[name][i] for name in terms} for i in range(2)] == [found for _, found in alone]
