@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/scripts/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
 	tests/harness/compare/test_grid.py tests/harness/compare/test_overrides.py tests/harness/measure/test_statistics.py
 
-.PHONY: quickstart test soak test-live check live bench serving chromium announce clean
+.PHONY: quickstart test soak test-live check live bench prove-plugins serving chromium announce clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
@@ -39,6 +39,10 @@ check: $(VENV)/.dev
 # Real servers on the CPU beside the simulator.
 live: $(VENV)/.live serving
 	$(WITH_LIVE) $(BIN)/kvgym compare configs/compare/live_cpu.yaml
+
+# A router, an eviction policy, a reward and a workload are added to a copy of the tree: one file, one line, one test.
+prove-plugins: $(VENV)/.dev
+	$(BIN)/python scripts/prove_plugins.py
 
 bench: $(VENV)/.lean
 	$(BIN)/kvgym bench --json

@@ -2,9 +2,9 @@
 
     python scripts/prove_plugins.py
 
-A router, an eviction policy, a reward term and a workload, made from `scripts/plugin_template`. Golden numbers and pages
-are written by their own scripts. Then come the gates of `make check` and the tests that take names from the registries.
-Prints every file that was touched; exit code 1 if a gate fails or another file had to change.
+A router, an eviction policy, a reward term and a workload, made from `scripts/plugin_template`. Golden numbers and
+pages are written by their own scripts. Then come the gates of `make check` and the tests that take names from the
+registries. Prints every file that was touched; exit code 1 if a gate fails or another file had to change.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ EVICTION = PlugIn(
     "eviction.py",
     "controllers/eviction/largest.py",
     "controllers/eviction/__init__.py",
-    '"largest": "controllers.eviction.largest:POLICY",',
-    '"lru":',
+    '"largest",',
+    '"lru",',
     "tests/controllers/eviction/test_largest.py",
     '''"""Largest first: the leaf with the most tokens goes."""
 
@@ -152,8 +152,12 @@ TESTS = (
     "tests/golden",
     "tests/controllers",
     "tests/workloads",
+    "tests/envs/rewards",
+    "tests/engine/test_jit_off.py",
+    "tests/config",
+    "tests/test_cli.py",
 )
-TESTS += ("tests/envs/rewards", "tests/engine/test_jit_off.py", "tests/config", "tests/test_cli.py")
+"""Those that take names from the registries, or hold the rules of the tree."""
 
 
 def add(plugin: PlugIn, tree: Path) -> None:
