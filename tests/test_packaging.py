@@ -53,9 +53,19 @@ def test_wheel__runs_a_comparison_from_an_empty_folder(wheel, tmp_path, repo_roo
     run(sys.executable, "-m", "venv", env, cwd=tmp_path)
     pip = (env / "bin" / "python", "-m", "pip", "install", "--quiet", "--constraint", repo_root / "constraints.txt")
     run(*pip, wheel, cwd=tmp_path)
-    settings = ("--set", "workload.groups=8", "--set", "workload.prompts_per_group=4", "--seeds", "1", "--jobs", "1")
+    settings = (
+        "--set",
+        "workload.groups=8",
+        "--set",
+        "workload.prompts_per_group=4",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--json",
+    )
     out = run(env / "bin" / "kvgym", "compare", "gsp_ablation", *settings, cwd=work)
-    last = json.loads(out.splitlines()[-1])
+    last = json.loads(out)
     assert [cell["completed"] for cell in last["cells"]] == [32, 32, 32, 32]
     assert (work / last["out"] / "report.md").is_file()
     assert json.loads((work / last["out"] / "manifest.json").read_text())["commit"] is None

@@ -79,8 +79,10 @@ def growth(title: str, unit: str, curves: Sequence[Curve]) -> Element:
     """Return at most 4 curves with their intervals, both axes logarithmic; `unit` is that of the x axis."""
     height, curves = 230.0, curves[:4]
     points = [point for curve in curves for point in curve.points]
-    low, high = min(point[2] for point in points), max(point[3] for point in points)
-    x = Scale(min(point[0] for point in points), max(point[0] for point in points), 38.0, WIDTH - 10, log=True)
+    xs, values, lows, highs = zip(*points, strict=True)
+    # An interval from few seeds may go below 0 or span decades; the points must stay apart.
+    low, high = max(min(lows), min(values) / 3), min(max(highs), max(values) * 3)
+    x = Scale(min(xs), max(xs), 38.0, WIDTH - 10, log=True)
     y = Scale(low * 0.97, high * 1.03, height - 34, 24.0, log=True)
     parts = [*_x_axis(x, 22.0, height - 34, unit), *_y_axis(y, [(tick, label(tick)) for tick in y.ticks()])]
     said = []
