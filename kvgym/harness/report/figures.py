@@ -15,6 +15,7 @@ from kvgym.harness.report.scale import Scale, label
 WIDTH = 340.0
 _LABEL = 76.0  # width of row labels
 _ROW, _HEAD = 15.0, 17.0  # height of a row and of the line with its group's name
+_MARK, _LETTER = 34.0, 6.2  # width of a curve's mark with its gaps, and of a letter of its name
 _MOST_PIECES, _MOST_STRIPS = 16, 8  # workers that are shown one by one
 
 
@@ -54,10 +55,10 @@ def cdf(title: str, curves: Sequence[tuple[str, np.ndarray]], base: np.ndarray |
     parts += [*_x_axis(x, 22.0, height - 34, "s"), *_y_axis(y, [(at, f"{at:.0%}") for at in (0.0, 0.5, 0.9, 1.0)])]
     if base is not None:
         parts.append(_curve(base, x, y, "line base"))
+    parts += _key([name for name, _ in curves[:4]])
     said = []
     for index, (name, seconds) in enumerate(curves[:4]):
         parts.append(_curve(seconds, x, y, f"line c{index}"))
-        parts += _key(index, len(curves[:4]), name)
         p50, p99 = np.interp((0.5, 0.99), LEVELS, seconds)
         said.append(f"{name}: half within {label(p50)} s, 99 % within {label(p99)} s")
     return figure(title, "; ".join(said), height, *parts)
@@ -85,21 +86,27 @@ def growth(title: str, unit: str, curves: Sequence[Curve]) -> Element:
     x = Scale(min(xs), max(xs), 38.0, WIDTH - 10, log=True)
     y = Scale(low * 0.97, high * 1.03, height - 34, 24.0, log=True)
     parts = [*_x_axis(x, 22.0, height - 34, unit), *_y_axis(y, [(tick, label(tick)) for tick in y.ticks()])]
+    parts += _key([curve.name for curve in curves])
     said = []
     for index, curve in enumerate(curves):
         bars = "".join(f"M{x(at):.1f} {y(least):.1f}V{y(most):.1f}" for at, _, least, most in curve.points)
         line = _path([(x(at), y(value)) for at, value, _, _ in curve.points])
         parts += [node("path", class_="interval", d=bars), node("path", class_=f"line c{index}", d=line)]
-        parts += _key(index, len(curves), curve.name)
         said.append(f"{curve.name}: " + ", ".join(f"{label(v)} at {label(at)}" for at, v, _, _ in curve.points))
     return figure(title, "; ".join(said), height, *parts)
 
 
-def _key(index: int, count: int, name: str) -> list[Element]:
-    """Return the mark and the name of curve `index` of `count` in the line above the plot."""
-    at = 34.0 + index * (WIDTH - 42) / max(count, 2)
-    mark = node("path", class_=f"line c{index}", d=f"M{at:.1f} 10h24")
-    return [mark, node("text", _short(name, 14), x=at + 28, y=14.0)]
+def _key(names: Sequence[str]) -> list[Element]:
+    """Return the marks and names of the curves in the line above the plot; long names are cut until all fit."""
+    most, room = 14, WIDTH - 42
+    while most > 4 and sum(_MARK + _LETTER * min(len(name), most) for name in names) > room:
+        most -= 1
+    parts, at = [], 34.0
+    for index, name in enumerate(names):
+        parts.append(node("path", class_=f"line c{index}", d=f"M{at:.1f} 10h22"))
+        parts.append(node("text", _short(name, most), x=at + 26, y=14.0))
+        at += _MARK + _LETTER * min(len(name), most)
+    return parts
 
 
 def _y_axis(y: Scale, ticks: Sequence[tuple[float, str]]) -> list[Element]:

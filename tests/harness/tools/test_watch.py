@@ -126,7 +126,7 @@ class Terminal:
     def __init__(self, folder: Path, *args: str) -> None:
         self.screen, theirs = pty.openpty()
         env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
-        env["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])
+        env["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])
         command = [sys.executable, "-m", "kvgym", "watch", *args]
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=folder)
         os.close(theirs)
