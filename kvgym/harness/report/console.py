@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-WIDTH = 160
+WIDTH = 200
 """Columns where there is no terminal: a file or a pipe."""
 _GAP = 3
 
@@ -30,7 +30,7 @@ def say(console: Console, *lines: str, style: str = "", indent: int = 0) -> None
     for line in lines:
         text = Text(line, style)
         if console.is_terminal:
-            console.print(Padding(text, (0, 0, 0, indent)))
+            console.print(Padding(text, (0, 0, 0, indent), expand=False))
         else:
             console.print(Text(" " * indent) + text, soft_wrap=True)
 

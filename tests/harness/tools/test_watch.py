@@ -143,7 +143,8 @@ class Terminal:
                     break
 
     def last_line(self) -> str:
-        return self.shown.splitlines()[-1].removeprefix("\x1b[?25h")  # the cursor comes back
+        # The cursor comes back; colorama, which numba imports where it is installed, resets colours at the very end.
+        return self.shown.removesuffix("\x1b[0m").splitlines()[-1].removeprefix("\x1b[?25h")
 
     def end(self) -> int:
         self.read_until("(?!)")
