@@ -33,7 +33,7 @@ live: $(VENV)/.live serving
 	$(WITH_LIVE) $(BIN)/kvgym compare configs/compare/live_cpu.yaml
 
 bench: $(VENV)/.lean
-	$(BIN)/kvgym bench --json
+	$(BIN)/kvgym bench
 
 # An environment of its own, so that SGLang's pins never meet ours; the script does nothing when it is up to date.
 serving:

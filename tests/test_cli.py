@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from kvgym.cli import app
+
 TINY = """
 name: tiny
 workloads: [{use: {source: gsp, groups: 8, prompts_per_group: 4, lens: [64, 128]}, name: gsp}]
@@ -66,6 +68,33 @@ def test_compare__one_json_object(kvgym, tmp_path):
     for key in ("p50_latency_s", "p95_latency_s", "p50_ttft_s", "hit_rate", "makespan_s", "makespan_load_s"):
         assert cell[key] > 0
     assert (cell["throughput_rps"] > 0, cell["completed"], cell["rejected"], cell["failed"]) == (True, 32, 0, 0)
+
+
+def test_compare__text_and_files_begin_with_the_verdict(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here")
+    lines = out.splitlines()
+    assert (code, lines[0]) == (0, "gsp on two") and lines[1].startswith("  Best median latency (P50): ")
+    assert "  One seed: nothing can be said about noise; take more with --seeds 5." in lines
+    assert lines[-1].startswith("files: here (report.html, ")
+    markdown, page = (tmp_path / "here" / "report.md").read_text(), (tmp_path / "here" / "report.html").read_text()
+    assert markdown.splitlines()[2:5] == ["## Verdict: gsp on two", "", f"- {lines[1].strip()}"]
+    assert '<h1>tiny</h1><section class="verdict"><h2>Verdict: gsp on two</h2><ul><li>Best median latency' in page
+    again = json.loads(kvgym("report", "here", "--json")[1])
+    assert again["verdicts"][0]["sentences"][0] == lines[1].strip()
+    assert kvgym("report", "here")[1].splitlines()[:2] == lines[:2]
+
+
+def test_json__every_command_has_it():
+    import typer.main
+
+    commands = typer.main.get_command(app).commands
+    assert all("--json" in {name for option in each.params for name in option.opts} for each in commands.values())
+
+
+def test_list__as_json(kvgym):
+    found = json.loads(kvgym("list", "eviction", "--json")[1])
+    assert list(found) == ["eviction"] and {"lru", "rlt"} <= {entry["name"] for entry in found["eviction"]}
 
 
 def test_compare__default_folder_and_overrides(kvgym, tmp_path):
@@ -194,6 +223,14 @@ def test_run__one_cell(kvgym, tmp_path):
     assert last["decisions"] == 64
     assert (tmp_path / "r.parquet").exists()
     assert (last["deterministic"], last["goodput_share"]) == (True, None)
+    assert [worker["requests"] for worker in last["workers"]] == [32, 32]
+    _, out, err = kvgym("run", "--routing", "round_robin", "--seed", "3", *settings)
+    assert err == "" and out.splitlines()[0].endswith(": round_robin + rlt, seed 3")
+    assert f"{last['p95_latency_s']:.3f}" in out and f"{last['throughput_rps']:.2f}" in out
+    assert [line.split()[:3] for line in out.splitlines() if line.startswith("w")][1:] == [
+        ["w0", "32", "50.0"],
+        ["w1", "32", "50.0"],
+    ]
 
 
 @pytest.mark.parametrize("setting", ["observability=exact", "routers=4"])
