@@ -45,7 +45,7 @@ prove-plugins: $(VENV)/.dev
 	$(BIN)/python scripts/prove_plugins.py
 
 bench: $(VENV)/.lean
-	$(BIN)/kvgym bench --json
+	$(BIN)/kvgym bench
 
 # An environment of its own, so that SGLang's pins never meet ours; the script does nothing when it is up to date.
 serving:

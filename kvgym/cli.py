@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kvgym.errors import KVGymError
 from kvgym.interrupts import Interrupts
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer(
     add_completion=False,
@@ -23,6 +27,7 @@ app = typer.Typer(
 GSP, FLEET, ROUTER, EVICTION = "gsp_small", "l40x4", "lbgr_release", "rlt"
 """What `run` and `watch` take by default."""
 _interrupts = Interrupts()
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object, for programs.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
 
 
@@ -44,11 +49,18 @@ def main() -> None:
 @app.command("list")
 def list_(
     family: Annotated[str | None, typer.Argument(help="One family only, for example routing.")] = None,
+    as_json: Json = False,
 ) -> None:
     """List what can be named: workloads, routing, eviction, costs, clusters, envs, comparisons, "signals fields" ..."""
     from kvgym.harness.tools.catalogue import catalogue
 
-    for title, rows in catalogue(family).items():
+    families = catalogue(family)
+    if as_json:
+        _print_json(
+            {title: [{"name": name, "sentence": sentence} for name, sentence in families[title]] for title in families}
+        )
+        return
+    for title, rows in families.items():
         print(title)
         for name, sentence in rows:
             print(f"  {name:<22} {sentence}".rstrip())
@@ -64,13 +76,15 @@ def run(
     records: Annotated[Path | None, typer.Option(help="Write the request records to this Parquet file.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Write a trace for ui.perfetto.dev to this JSON file.")] = None,
     set_: Sets = None,
+    as_json: Json = False,
 ) -> None:
-    """Run one cell with one seed; --set reaches workload.*, cluster.*, signals.*, ...; the last line is JSON."""
+    """Run one cell with one seed and print what came out; --set reaches workload.*, cluster.*, signals.*, ..."""
+    from kvgym.harness.report.single_run import print_run
     from kvgym.harness.tools.single import run_single
 
     with _interrupts.telling(lambda: "the run was not finished"):
         result = run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace)
-    _last_line(result)
+    _answer(as_json, result, lambda console: print_run(console, result))
 
 
 @app.command()
@@ -84,10 +98,11 @@ def watch(
     speed: Annotated[float, typer.Option(min=0, help="Simulated seconds a second; 0: as fast as it goes.")] = 5.0,
     every: Annotated[int, typer.Option(min=0, help="Without a terminal: decisions a picture; 0: ten in all.")] = 0,
     set_: Sets = None,
+    as_json: Json = False,
 ) -> None:
-    """Watch one cell run in the terminal (without one, some pictures are printed); the last line is JSON."""
-    from rich.console import Console
-
+    """Watch one cell run in the terminal (without one, some pictures are printed), then print what came out."""
+    from kvgym.harness.report.console import make_console
+    from kvgym.harness.report.single_run import print_run
     from kvgym.harness.tools.watch import Watch, pick_cell
 
     chosen = {"workload": workload, "cluster": cluster, "routing": routing, "eviction": eviction}
@@ -95,10 +110,11 @@ def watch(
         defaults = {"workload": GSP, "cluster": FLEET, "routing": ROUTER, "eviction": EVICTION}
         chosen = {name: value or defaults[name] for name, value in chosen.items()}
     cell, measure, first = pick_cell(config, chosen, set_ or [])
-    watching = Watch(cell, measure, first if seed is None else seed, Console(), speed, every)
+    shown = make_console(sys.stderr if as_json else None)
+    watching = Watch(cell, measure, first if seed is None else seed, shown, speed, every)
     with _interrupts.telling(lambda: watching.summary):
         result = watching.run()
-    _last_line(result)
+    _answer(as_json, result, lambda console: print_run(console, result))
 
 
 @app.command()
@@ -108,13 +124,16 @@ def compare(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; default: results/NAME-IDENTITY.")] = None,
     set_: Sets = None,
+    as_json: Json = False,
 ) -> None:
-    """Compare policies over paired seeds; runs that the output folder holds are kept; the last line is JSON."""
+    """Compare policies over paired seeds, and say which is best; runs that the output folder holds are kept."""
     from rich.console import Console
 
     from kvgym.config.loader import load_config, mistakes_in
     from kvgym.harness.compare.overrides import override_compare
-    from kvgym.harness.report.tables import text_tables
+    from kvgym.harness.report.console import say
+    from kvgym.harness.report.tables import print_comparison
+    from kvgym.harness.report.verdict import plain_verdicts
     from kvgym.harness.tools.comparison import compare as run_compare
 
     data = override_compare(load_config("compare", config), set_ or [])
@@ -123,27 +142,40 @@ def compare(
     told = "finished runs are kept, the same command continues"
     with _interrupts.telling(lambda: told), mistakes_in(config, set_ or []):
         done = run_compare(data, out, jobs, Console(stderr=True))
-    print(text_tables(done.summary))
-    parts = "report.html, report.md, summary.csv, summary.json, timing.csv, manifest.json, records/, samples/"
-    print(f"files: {done.folder} ({parts})")
-    cells = [cell.brief for cell in done.summary.cells]
-    _last_line({"out": str(done.folder), "deterministic": done.deterministic, "cells": cells})
+
+    def show(console: Console) -> None:
+        print_comparison(console, done.summary)
+        parts = "report.html, report.md, summary.csv, summary.json, timing.csv, manifest.json, records/, samples/"
+        say(console, f"files: {done.folder} ({parts})")
+
+    found = {"cells": [cell.brief for cell in done.summary.cells], "verdicts": plain_verdicts(done.summary)}
+    _answer(as_json, {"out": str(done.folder), "deterministic": done.deterministic, **found}, show)
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="Output folder of a comparison, finished or not.")],
     html: Annotated[Path | None, typer.Option(help="The page's file; default: report.html in the folder.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Write report.md and the page of a comparison's folder again; the last line is JSON."""
+    """Write report.md and the page of a comparison's folder again."""
     from kvgym.harness.compare.results import read_results
+    from kvgym.harness.report.console import say
     from kvgym.harness.report.page import write_page
-    from kvgym.harness.report.tables import write_markdown
+    from kvgym.harness.report.tables import missing_lines, print_verdicts, write_markdown
+    from kvgym.harness.report.verdict import plain_verdicts
 
     results = read_results(folder)
     page = write_page(results, html)
     write_markdown(results)
-    _last_line({"html": str(page), "markdown": str(folder / "report.md"), "missing_runs": len(results.missing)})
+    files = {"html": str(page), "markdown": str(folder / "report.md")}
+
+    def show(console: Console) -> None:
+        print_verdicts(console, results.summary)
+        say(console, *missing_lines(results), f"files: {', '.join(files.values())}")
+
+    found = {"missing_runs": len(results.missing), "verdicts": plain_verdicts(results.summary)}
+    _answer(as_json, {**files, **found}, show)
 
 
 @app.command()
@@ -152,12 +184,16 @@ def trace(
     cell: Annotated[str, typer.Option(help="WORKLOAD/CLUSTER/ROUTING/EVICTION as in the tables.")],
     out: Annotated[Path, typer.Option(help="The JSON file.")],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
+    as_json: Json = False,
 ) -> None:
-    """Write one run of a comparison as a trace for ui.perfetto.dev; the last line is JSON."""
+    """Write one run of a comparison as a trace for ui.perfetto.dev."""
     from kvgym.harness.compare.results import find_run
+    from kvgym.harness.report.console import say
     from kvgym.harness.tools.trace import write_trace
 
-    _last_line({"out": str(out), "events": write_trace(out, *find_run(folder, cell, seed))})
+    events = write_trace(out, *find_run(folder, cell, seed))
+    told = f"{out}: {events:,} events; open it in ui.perfetto.dev"
+    _answer(as_json, {"out": str(out), "events": events}, lambda console: say(console, told))
 
 
 @app.command("import")
@@ -170,17 +206,25 @@ def import_(
     ] = None,
     keep_text: Annotated[bool, typer.Option("--keep-text", help="Keep prompts and answers as text.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Accept late rows, wrong id counts, empty answers.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Turn a log of one's own requests into a workload file; the last line is JSON."""
+    """Turn a log of one's own requests into a workload file."""
     from rich.console import Console
 
+    from kvgym.harness.report.console import print_table, say
     from kvgym.logs.importing import import_log
 
     console = Console(stderr=True)
     with _interrupts.telling(lambda: "no workload file was written"):
         made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
-    print(f"as a workload: --workload {made}, or a YAML file with `source: imported`, `path: {made}` and more settings")
-    _last_line({"out": str(made), **facts})
+    found = {"out": str(made), **facts}
+
+    def show(console: Console) -> None:
+        print_table(console, ["fact", "value"], [[name, str(value)] for name, value in found.items()])
+        use = f"`source: imported`, `path: {made}` and more settings"
+        say(console, "", f"as a workload: --workload {made}, or a YAML file with {use}")
+
+    _answer(as_json, found, show)
 
 
 @app.command("serve-workers")
@@ -188,37 +232,54 @@ def serve_workers(
     cluster: Annotated[str, typer.Argument(help="Live cluster: preset name or YAML file.")],
     eviction: Annotated[str, typer.Option(help="Eviction policy of the servers.")] = "lru",
     logs: Annotated[Path | None, typer.Option(help="Folder for the servers' output; default: a temporary one.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Start the SGLang servers of a live cluster and keep them until Ctrl-C; the last line is JSON."""
+    """Start the SGLang servers of a live cluster, print where they are, and keep them until Ctrl-C."""
     from rich.console import Console
 
+    from kvgym.harness.report.console import print_table
     from kvgym.harness.tools.serve import serve
 
+    def ready(facts: dict[str, Any]) -> None:
+        rows = [[url, f"{tokens:,}"] for url, tokens in zip(facts["urls"], facts["capacity_tokens"], strict=True)]
+        _answer(as_json, facts, lambda console: print_table(console, ["server", "capacity, tokens"], rows))
+
     with _interrupts.telling(lambda: "its servers are stopped"):
-        facts = serve(cluster, eviction, logs, Console(stderr=True))
-    _last_line(facts)
+        serve(cluster, eviction, logs, Console(stderr=True), ready)
 
 
 @app.command()
 def theory(
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for theory.json, theory.svg and theory.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for theory.json and theory.svg.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Measure competitive ratios of eviction policies against the offline optimum."""
-    from kvgym.theory.ratio_report import main as run_theory
+    from kvgym.theory.ratio_report import measure_into, print_ratios
 
     with _interrupts.telling(lambda: "nothing was measured to the end"):
-        run_theory(json_output, out)
+        results = measure_into(out)
+    _answer(as_json, results, lambda console: print_ratios(console, results))
 
 
 @app.command()
-def bench(json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
+def bench(as_json: Json = False) -> None:
     """Measure engine speed, steps per second, memory and compile time."""
-    from kvgym.harness.tools.bench import main as run_bench
+    from kvgym.harness.tools.bench import measure, print_figures
 
     with _interrupts.telling(lambda: "nothing was measured to the end"):
-        run_bench(json=json_output)
+        results = measure()
+    _answer(as_json, results, lambda console: print_figures(console, results))
 
 
-def _last_line(value: dict[str, Any]) -> None:
+def _answer(as_json: bool, value: dict[str, Any], show: Callable[[Console], None]) -> None:
+    """Print what a command has found: `value` for programs, or what `show` prints for people."""
+    if as_json:
+        _print_json(value)
+        return
+    from kvgym.harness.report.console import make_console
+
+    show(make_console())
+
+
+def _print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value), flush=True)

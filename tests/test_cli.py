@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from kvgym.cli import app
+
 TINY = """
 name: tiny
 workloads: [{use: {source: gsp, groups: 8, prompts_per_group: 4, lens: [64, 128]}, name: gsp}]
@@ -50,10 +52,10 @@ def test_list__compiles_nothing():
     assert done.stdout.strip() == "False"
 
 
-def test_compare__last_line_is_json(kvgym, tmp_path):
+def test_compare__one_json_object(kvgym, tmp_path):
     (tmp_path / "tiny.yaml").write_text(TINY)
-    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here", "--seeds", "2")
-    last = json.loads(out.splitlines()[-1])
+    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here", "--seeds", "2", "--json")
+    last = json.loads(out)
     assert (code, last["out"], last["deterministic"]) == (0, "here", True)
     cell = last["cells"][0]
     assert (cell["workload"], cell["cluster"], cell["routing"], cell["eviction"]) == (
@@ -68,10 +70,38 @@ def test_compare__last_line_is_json(kvgym, tmp_path):
     assert (cell["throughput_rps"] > 0, cell["completed"], cell["rejected"], cell["failed"]) == (True, 32, 0, 0)
 
 
+def test_compare__text_and_files_begin_with_the_verdict(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here")
+    lines = out.splitlines()
+    assert (code, lines[0]) == (0, "gsp on two") and lines[1].startswith("  Best median latency (P50): ")
+    assert "  One seed: nothing can be said about noise; take more with --seeds 5." in lines
+    assert lines[-1].startswith("files: here (report.html, ")
+    markdown, page = (tmp_path / "here" / "report.md").read_text(), (tmp_path / "here" / "report.html").read_text()
+    assert markdown.splitlines()[2:5] == ["## Verdict: gsp on two", "", f"- {lines[1].strip()}"]
+    assert '<h1>tiny</h1><section class="verdict"><h2>Verdict: gsp on two</h2><ul><li>Best median latency' in page
+    again = json.loads(kvgym("report", "here", "--json")[1])
+    assert again["verdicts"][0]["sentences"][0] == lines[1].strip()
+    assert kvgym("report", "here")[1].splitlines()[:2] == lines[:2]
+
+
+def test_json__every_command_has_it():
+    import typer.main
+
+    commands = typer.main.get_command(app).commands
+    assert all("--json" in {name for option in each.params for name in option.opts} for each in commands.values())
+
+
+def test_list__as_json(kvgym):
+    found = json.loads(kvgym("list", "eviction", "--json")[1])
+    assert list(found) == ["eviction"] and {"lru", "rlt"} <= {entry["name"] for entry in found["eviction"]}
+
+
 def test_compare__default_folder_and_overrides(kvgym, tmp_path):
     (tmp_path / "tiny.yaml").write_text(TINY)
-    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--set", "cluster.workers=3", "--set", "seeds=[5]")
-    last = json.loads(out.splitlines()[-1])
+    settings = ("--set", "cluster.workers=3", "--set", "seeds=[5]")
+    code, out, _ = kvgym("compare", "tiny.yaml", "--jobs", "1", "--json", *settings)
+    last = json.loads(out)
     assert (code, last["cells"][0]["cluster"]) == (0, "two workers=3")
     assert last["out"].startswith("results/tiny-")
     assert (tmp_path / last["out"] / "report.md").exists()
@@ -162,8 +192,8 @@ def test_errors__name_the_file_once(kvgym, tmp_path, args, text, message):
     [
         (("run",), "kvgym.harness.tools.single.run_single", "the run was not finished"),
         (("import", "log.jsonl"), "kvgym.logs.importing.import_log", "no workload file was written"),
-        (("theory",), "kvgym.theory.ratio_report.main", "nothing was measured to the end"),
-        (("bench",), "kvgym.harness.tools.bench.main", "nothing was measured to the end"),
+        (("theory",), "kvgym.theory.ratio_report.measure_into", "nothing was measured to the end"),
+        (("bench",), "kvgym.harness.tools.bench.measure", "nothing was measured to the end"),
     ],
 )
 def test_interrupted__one_line_and_exit_code_130(kvgym, monkeypatch, args, work, told):
@@ -185,27 +215,37 @@ def test_interrupted__while_nothing_has_begun(kvgym, monkeypatch):
 
 def test_run__one_cell(kvgym, tmp_path):
     settings = ["--set", "workload.groups=4", "--set", "workload.lens=[64, 128]", "--set", "cluster.workers=2"]
-    code, out, _ = kvgym("run", "--routing", "round_robin", "--seed", "3", "--records", "r.parquet", *settings)
-    last = json.loads(out.splitlines()[-1])
+    code, out, _ = kvgym(
+        "run", "--routing", "round_robin", "--seed", "3", "--records", "r.parquet", "--json", *settings
+    )
+    last = json.loads(out)
     assert (code, last["routing"], last["seed"], last["completed"]) == (0, "round_robin", 3, 64)
     assert last["decisions"] == 64
     assert (tmp_path / "r.parquet").exists()
     assert (last["deterministic"], last["goodput_share"]) == (True, None)
+    assert [worker["requests"] for worker in last["workers"]] == [32, 32]
+    _, out, err = kvgym("run", "--routing", "round_robin", "--seed", "3", *settings)
+    assert err == "" and out.splitlines()[0].endswith(": round_robin + rlt, seed 3")
+    assert f"{last['p95_latency_s']:.3f}" in out and f"{last['throughput_rps']:.2f}" in out
+    assert [line.split()[:3] for line in out.splitlines() if line.startswith("w")][1:] == [
+        ["w0", "32", "50.0"],
+        ["w1", "32", "50.0"],
+    ]
 
 
 @pytest.mark.parametrize("setting", ["observability=exact", "routers=4"])
 def test_run__what_routers_see_changes_what_they_do(kvgym, setting):
     def latency(*settings):
         args = ("run", "--workload", "gsp_small", "--routing", "dynamo", "--set", "cluster.capacity_tokens=20000")
-        return json.loads(kvgym(*args, *settings)[1].splitlines()[-1])["mean_latency_s"]
+        return json.loads(kvgym(*args, *settings, "--json")[1])["mean_latency_s"]
 
     assert latency("--set", f"signals.{setting}") != latency()
 
 
 def test_run__measures_as_a_comparison_does(kvgym):
     settings = ["--set", "workload.groups=4", "--set", "workload.lens=[64, 128]", "--set", "slo.latency_s=100"]
-    code, out, _ = kvgym("run", *settings, "--set", "charge_decision_time=measured", "--set", "warmup_s=1")
-    last = json.loads(out.splitlines()[-1])
+    code, out, _ = kvgym("run", *settings, "--set", "charge_decision_time=measured", "--set", "warmup_s=1", "--json")
+    last = json.loads(out)
     assert (code, last["deterministic"], last["goodput_share"]) == (0, False, 1.0)
 
 
@@ -217,5 +257,5 @@ def test_run__a_plug_in_from_the_current_folder(kvgym, tmp_path):
         "    def observe(self, records): pass\n"
     )
     settings = ["--set", "workload.groups=2", "--set", "workload.lens=[64]"]
-    code, out, _ = kvgym("run", "--routing", "my_router_of_test_cli:Last", *settings)
-    assert (code, json.loads(out.splitlines()[-1])["busiest_share"]) == (0, 1.0)
+    code, out, _ = kvgym("run", "--routing", "my_router_of_test_cli:Last", "--json", *settings)
+    assert (code, json.loads(out)["busiest_share"]) == (0, 1.0)

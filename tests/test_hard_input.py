@@ -94,8 +94,8 @@ def test_import__bad_arguments(kvgym, tmp_path, args, message):
 
 def test_import__a_mark_and_crlf_are_fine(kvgym, tmp_path):
     (tmp_path / "log.jsonl").write_bytes(b"\xef\xbb\xbf" + CHAT.replace(b"\n", b"\r\n") * 2)
-    code, out, err = kvgym("import", "log.jsonl")
-    assert (code, err, json.loads(out.splitlines()[-1])["requests"]) == (0, "", 2)
+    code, out, err = kvgym("import", "log.jsonl", "--json")
+    assert (code, err, json.loads(out)["requests"]) == (0, "", 2)
     assert (tmp_path / "log.kvgw").exists()
 
 
@@ -274,8 +274,10 @@ def test_compare__bad_grids_leave_no_folder(kvgym, tmp_path, name):
 def test_compare__a_prompt_longer_than_any_worker_is_rejected_and_the_run_goes_on(kvgym, tmp_path):
     rows = [{"path": [["a", tokens]], "session": i} for i, tokens in enumerate((501, 100))]
     rows[0]["path"][0][0] = "b"
-    code, out, _ = compare(kvgym, tmp_path, {"workloads": [{"use": {"source": "fixed", "rows": rows}, "name": "w"}]})
-    (cell,) = json.loads(out.splitlines()[-1])["cells"]
+    code, out, _ = compare(
+        kvgym, tmp_path, {"workloads": [{"use": {"source": "fixed", "rows": rows}, "name": "w"}]}, "--json"
+    )
+    (cell,) = json.loads(out)["cells"]
     assert (code, cell["completed"], cell["rejected"], cell["failed"]) == (0, 1, 1, 0)
 
 
@@ -370,8 +372,8 @@ def test_run__a_trace_with_a_mark_and_crlf_and_a_name_in_unicode(kvgym, tmp_path
     (tmp_path / "spür 轨迹.jsonl").write_bytes(b"\xef\xbb\xbf" + lines)
     text = "source: mooncake\r\npath: spür 轨迹.jsonl\r\nblock_size: 4\r\n"
     (tmp_path / "w.yaml").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    code, out, _ = kvgym("run", "--workload", "w.yaml", "--routing", "random", "--eviction", "lru")
-    assert (code, json.loads(out.splitlines()[-1])["completed"]) == (0, 3)
+    code, out, _ = kvgym("run", "--workload", "w.yaml", "--routing", "random", "--eviction", "lru", "--json")
+    assert (code, json.loads(out)["completed"]) == (0, 3)
 
 
 @pytest.mark.parametrize(

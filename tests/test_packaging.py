@@ -62,8 +62,9 @@ def test_wheel__runs_a_comparison_from_an_empty_folder(wheel, tmp_path, repo_roo
         site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
         (Path(site) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     settings = ("--set", "workload.groups=8", "--set", "workload.prompts_per_group=4", "--seeds", "1", "--jobs", "1")
+    settings += ("--json",)
     out = run(env / "bin" / "kvgym", "compare", "gsp_ablation", *settings, cwd=work)
-    last = json.loads(out.splitlines()[-1])
+    last = json.loads(out)
     assert [cell["completed"] for cell in last["cells"]] == [32, 32, 32, 32]
     assert (work / last["out"] / "report.md").is_file()
     assert json.loads((work / last["out"] / "manifest.json").read_text())["commit"] is None

@@ -1,71 +1,70 @@
-"""Shows measured competitive ratios: tables for the terminal; theory.json, theory.svg and theory.png in a folder."""
+"""Shows measured competitive ratios: tables for the terminal; theory.json and theory.svg in a folder."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree.ElementTree import Element
 
-from kvgym.errors import MissingDependencyError, ResultsError
+from rich.console import Console
+
+from kvgym.errors import ResultsError
 from kvgym.harness.compare.store import write_text
+from kvgym.harness.report.console import print_table, say
+from kvgym.harness.report.figures import Curve, growth
+from kvgym.harness.report.pictures import picture
 from kvgym.theory.ratios import measure
 
-FILES = ("theory.json", "theory.svg", "theory.png")
+FILES = ("theory.json", "theory.svg")
 PLOTTED = ("cyclic star", "random star", "hot sets", "unbalanced")
 
 
-def main(json_output: bool, out: Path | None) -> None:
-    """Measure; print tables or one JSON object; with `out` write the files there.
+def measure_into(out: Path | None) -> dict[str, Any]:
+    """Measure; with `out` write the files there; return the results.
 
     Raises:
-        MissingDependencyError: `out` is given and matplotlib is not installed (before anything is measured).
         ResultsError: the folder or a file in it cannot be written (before anything is measured).
     """
     if out is not None:
-        _require_matplotlib()
         _claim(out)
     results = measure()
     if out is not None:
         write_text(out / "theory.json", json.dumps(results, indent=1) + "\n")
-        plot(results, out)
-    print(json.dumps(results) if json_output else text(results))
+        write_text(out / "theory.svg", picture(plots(results), columns=2))
+    return results
 
 
-def text(results: dict[str, Any]) -> str:
-    """Return one table per instance: a row per n (or batch), a column per policy, loads / optimal loads."""
-    lines = []
+def print_ratios(console: Console, results: dict[str, Any]) -> None:
+    """Print one table per instance: a row per n (or batch), a column per policy, loads / optimal loads."""
     for name in dict.fromkeys(row["instance"] for row in results["ratios"]):
         rows = [row for row in results["ratios"] if row["instance"] == name]
         key = "batch" if name.startswith("batches") else "n"
         policies = list(dict.fromkeys(row["policy"] for row in rows))
-        lines += ["", name, "".join(f"{head:>16}" for head in (key, *policies))]
+        lines = []
         for value in dict.fromkeys(row[key] for row in rows):
             cells = {row["policy"]: row for row in rows if row[key] == value}
-            lines.append(f"{value:>16}" + "".join(f"{_cell(cells[policy]):>16}" for policy in policies))
-    lines.append("")
+            lines.append([str(value), *(_cell(cells[policy]) for policy in policies)])
+        print_table(console, [key, *policies], lines, title=name)
+        say(console, "")
     for policy, fit in results["fits"].items():
         law = f"{fit['offset']:.3f} + {fit['slope']:.3f} {'ln n' if policy == 'rlt' else 'n'}"
-        lines.append(f"{policy}, cyclic star: {law}, R^2 {fit['r_squared']:.4f}")
-    return "\n".join([*lines, "loads / loads of the offline optimum, mean over seeds +- 95 % interval"])
+        say(console, f"{policy}, cyclic star: {law}, R^2 {fit['r_squared']:.4f}")
+    say(console, "loads / loads of the offline optimum, mean over seeds +- 95 % interval")
 
 
-def plot(results: dict[str, Any], folder: Path) -> None:
-    """Draw ratio against n for the four instances to theory.svg and theory.png."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 8), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, name in zip(figure.subplots(2, 2).flat, PLOTTED, strict=True):
+def plots(results: dict[str, Any]) -> list[Element]:
+    """Return a plot of the ratio against n for each of the four instances."""
+    made = []
+    for name in PLOTTED:
         rows = [row for row in results["ratios"] if row["instance"] == name]
+        curves = []
         for policy in dict.fromkeys(row["policy"] for row in rows):
             own = [row for row in rows if row["policy"] == policy]
-            spread = [[row["ratio"] - row["low"] for row in own], [row["high"] - row["ratio"] for row in own]]
-            axes.errorbar([row["n"] for row in own], [row["ratio"] for row in own], spread, marker=".", label=policy)
-        axes.set(title=name, xlabel="n = B - L + 1", ylabel="loads / optimal loads", xscale="log", yscale="log")
-        axes.legend()
-    for kind in ("svg", "png"):
-        figure.savefig(folder / f"theory.{kind}", dpi=120)
+            points = [(float(row["n"]), row["ratio"], row["low"], row["high"]) for row in own]
+            curves.append(Curve(policy, points))
+        made.append(growth(f"{name}: loads / optimal loads", "n = B - L + 1", curves))
+    return made
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -86,10 +85,3 @@ def _claim(out: Path) -> None:
                 file.unlink()
     except OSError as error:
         raise ResultsError(f"cannot write {file}: {error.strerror}") from error
-
-
-def _require_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib: pip install 'kvgym[report]'") from error

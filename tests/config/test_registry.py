@@ -43,8 +43,8 @@ SMALL = ("--set", "workload.groups=2", "--set", "workload.lens=[64]", "--evictio
 
 def test_load__an_installed_router_by_its_name(install, kvgym):
     install("first-pkg", "kvgym.routing", {"first": "first_pkg_of_test:First"}, {"first_pkg_of_test": ROUTER})
-    code, out, _ = kvgym("run", "--routing", "first", *SMALL)
-    assert (code, json.loads(out.splitlines()[-1])["busiest_share"]) == (0, 1.0)
+    code, out, _ = kvgym("run", "--routing", "first", "--json", *SMALL)
+    assert (code, json.loads(out)["busiest_share"]) == (0, 1.0)
     code, out, _ = kvgym("list", "routing")
     assert out.splitlines()[-1].split(maxsplit=1) == ["first", "[first-pkg 1.0] A router of the test."]
     with pytest.raises(UnknownNameError, match=r"did you mean 'first'\? known: .*cache_aware.*first"):

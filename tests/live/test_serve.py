@@ -25,7 +25,18 @@ def start(folder: Path, root: Path, make_cluster: Any) -> subprocess.Popen:
     """Start `kvgym serve-workers` with one server in `folder`."""
     folder.mkdir()
     (folder / "one.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(to_plain(make_cluster(workers=1))))))
-    command = [sys.executable, "-m", "kvgym", "serve-workers", "one.yaml", "--eviction", "rlt", "--logs", "logs"]
+    command = [
+        sys.executable,
+        "-m",
+        "kvgym",
+        "serve-workers",
+        "one.yaml",
+        "--eviction",
+        "rlt",
+        "--logs",
+        "logs",
+        "--json",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(folder)}
     with (folder / "out.txt").open("w") as out, (folder / "errors.txt").open("w") as errors:
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=errors, start_new_session=True)

@@ -203,9 +203,9 @@ def imported(log, kvgym, tmp_path):
     """(facts, workload) of the log after `kvgym import`."""
     text = "".join(json.dumps(entry.row, ensure_ascii=i % 2 == 0) + "\n" for i, entry in enumerate(log))
     (tmp_path / "chats.jsonl").write_text(text, encoding="utf-8")
-    code, out, err = kvgym("import", "chats.jsonl")
+    code, out, err = kvgym("import", "chats.jsonl", "--json")
     assert (code, err) == (0, "")
-    return json.loads(out.splitlines()[-1]), Imported(str(tmp_path / "chats.kvgw")).generate(0)
+    return json.loads(out), Imported(str(tmp_path / "chats.kvgw")).generate(0)
 
 
 def test_log__has_all_that_it_should(log):
@@ -255,11 +255,13 @@ def test_import__prompts_share_what_their_texts_share(log, imported):
 
 
 def test_run__routes_them(imported, kvgym):
-    code, out, _ = kvgym("run", "--workload", "chats.kvgw", "--routing", "round_robin", "--set", "cluster.page_size=16")
-    last = json.loads(out.splitlines()[-1])
+    code, out, _ = kvgym(
+        "run", "--workload", "chats.kvgw", "--routing", "round_robin", "--set", "cluster.page_size=16", "--json"
+    )
+    last = json.loads(out)
     assert (code, last["completed"], last["rejected"], last["failed"]) == (0, REQUESTS, 0, 0)
     assert 0.2 < last["hit_rate"] < 0.9
     code, out, _ = kvgym(
-        "run", "--workload", "chats.kvgw", "--set", "workload.rate_rps=5", "--set", "workload.limit=100"
+        "run", "--workload", "chats.kvgw", "--set", "workload.rate_rps=5", "--set", "workload.limit=100", "--json"
     )
-    assert (code, json.loads(out.splitlines()[-1])["completed"]) == (0, 100)
+    assert (code, json.loads(out)["completed"]) == (0, 100)

@@ -71,11 +71,11 @@ def test_template__list_names_the_package(python):
 @pytest.mark.slow
 def test_template__run_compare_and_make_with_all_of_it(python):
     names = ("--routing", "template_router", "--eviction", "template_eviction", "--set", "cluster.cost=template_cost")
-    out = python("-m", "kvgym", "run", "--workload", "mine.yaml", *names, "--set", "options.surplus=2")
-    last = json.loads(out.splitlines()[-1])
+    out = python("-m", "kvgym", "run", "--workload", "mine.yaml", *names, "--set", "options.surplus=2", "--json")
+    last = json.loads(out)
     assert (last["completed"], last["routing"], last["eviction"]) == (20, "template_router", "template_eviction")
-    out = python("-m", "kvgym", "compare", "compare.yaml", "--jobs", 2, "--out", "here")
-    cells = json.loads(out.splitlines()[-1])["cells"]
+    out = python("-m", "kvgym", "compare", "compare.yaml", "--jobs", 2, "--out", "here", "--json")
+    cells = json.loads(out)["cells"]
     assert [(cell["routing"], cell["completed"]) for cell in cells] == [("template_router", 24), ("random", 24)]
     assert cells[0]["hit_rate"] > cells[1]["hit_rate"]
     assert float(python("-c", MAKE)) == 2.0 * 32

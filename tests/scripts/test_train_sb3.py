@@ -30,9 +30,11 @@ def test_tiny_budget__leaves_a_model_that_plays_and_can_be_continued(script, tmp
     assert json.loads(last)["steps"] == 384
     assert json.loads((folder / "state.json").read_text())["steps"] == 384
 
-    code, out, stderr = kvgym("run", "--workload", "gsp_small", "--routing", str(folder / "best.zip"), "--seed", "1")
+    code, out, stderr = kvgym(
+        "run", "--workload", "gsp_small", "--routing", str(folder / "best.zip"), "--seed", "1", "--json"
+    )
     assert code == 0, stderr
-    assert json.loads(out.splitlines()[-1])["completed"] == 768
+    assert json.loads(out)["completed"] == 768
 
 
 def tags(folder):

@@ -69,7 +69,7 @@ class CellSummary:
 
     @property
     def brief(self) -> dict[str, Any]:
-        """Labels, number of seeds and every mean: the entry of the JSON last line."""
+        """Labels, number of seeds and every mean: the entry of `kvgym compare --json`."""
         names = ("workload", "cluster", "routing", "eviction")
         means = {metric: self.mean(metric) for metric in METRICS}
         return {**dict(zip(names, self.labels, strict=True)), "seeds": len(self.seeds), **means}

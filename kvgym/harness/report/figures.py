@@ -15,6 +15,7 @@ from kvgym.harness.report.scale import Scale, label
 WIDTH = 340.0
 _LABEL = 76.0  # width of row labels
 _ROW, _HEAD = 15.0, 17.0  # height of a row and of the line with its group's name
+_MARK, _LETTER = 34.0, 6.2  # width of a curve's mark with its gaps, and of a letter of its name
 _MOST_PIECES, _MOST_STRIPS = 16, 8  # workers that are shown one by one
 
 
@@ -51,18 +52,13 @@ def cdf(title: str, curves: Sequence[tuple[str, np.ndarray]], base: np.ndarray |
     x, y = Scale(low, high, 34.0, WIDTH - 8, log=True), Scale(0.0, 1.0, height - 34, 22.0)
     edge = [*zip(band[0], LEVELS, strict=True), *zip(band[1][::-1], LEVELS[::-1], strict=True)]
     parts = [node("path", class_="band", d=_path([(x(s), y(level)) for s, level in edge], close=True))]
-    parts += _x_axis(x, 22.0, height - 34, "s")
-    for share in (0.0, 0.5, 0.9, 1.0):
-        parts.append(node("text", f"{share:.0%}", x=30.0, y=y(share) + 4, text_anchor="end"))
-        parts.append(node("path", class_="grid", d=f"M34 {y(share):.1f}H{WIDTH - 8:g}"))
+    parts += [*_x_axis(x, 22.0, height - 34, "s"), *_y_axis(y, [(at, f"{at:.0%}") for at in (0.0, 0.5, 0.9, 1.0)])]
     if base is not None:
         parts.append(_curve(base, x, y, "line base"))
+    parts += _key([name for name, _ in curves[:4]])
     said = []
     for index, (name, seconds) in enumerate(curves[:4]):
         parts.append(_curve(seconds, x, y, f"line c{index}"))
-        at = 34.0 + index * (WIDTH - 42) / max(len(curves[:4]), 2)
-        parts.append(node("path", class_=f"line c{index}", d=f"M{at:.1f} 10h24"))
-        parts.append(node("text", _short(name, 14), x=at + 28, y=14.0))
         p50, p99 = np.interp((0.5, 0.99), LEVELS, seconds)
         said.append(f"{name}: half within {label(p50)} s, 99 % within {label(p99)} s")
     return figure(title, "; ".join(said), height, *parts)
@@ -71,6 +67,54 @@ def cdf(title: str, curves: Sequence[tuple[str, np.ndarray]], base: np.ndarray |
 def _curve(seconds: np.ndarray, x: Scale, y: Scale, class_: str) -> Element:
     points = [(x(s), y(level)) for s, level in zip(seconds, LEVELS, strict=True)]
     return node("path", class_=class_, d=_path(points))
+
+
+class Curve(NamedTuple):
+    """A name and its points: (x, value, low, high), above 0."""
+
+    name: str
+    points: Sequence[tuple[float, float, float, float]]
+
+
+def growth(title: str, unit: str, curves: Sequence[Curve]) -> Element:
+    """Return at most 4 curves with their intervals, both axes logarithmic; `unit` is that of the x axis."""
+    height, curves = 230.0, curves[:4]
+    points = [point for curve in curves for point in curve.points]
+    xs, values, lows, highs = zip(*points, strict=True)
+    # An interval from few seeds may go below 0 or span decades; the points must stay apart.
+    low, high = max(min(lows), min(values) / 3), min(max(highs), max(values) * 3)
+    x = Scale(min(xs), max(xs), 38.0, WIDTH - 10, log=True)
+    y = Scale(low * 0.97, high * 1.03, height - 34, 24.0, log=True)
+    parts = [*_x_axis(x, 22.0, height - 34, unit), *_y_axis(y, [(tick, label(tick)) for tick in y.ticks()])]
+    parts += _key([curve.name for curve in curves])
+    said = []
+    for index, curve in enumerate(curves):
+        bars = "".join(f"M{x(at):.1f} {y(least):.1f}V{y(most):.1f}" for at, _, least, most in curve.points)
+        line = _path([(x(at), y(value)) for at, value, _, _ in curve.points])
+        parts += [node("path", class_="interval", d=bars), node("path", class_=f"line c{index}", d=line)]
+        said.append(f"{curve.name}: " + ", ".join(f"{label(v)} at {label(at)}" for at, v, _, _ in curve.points))
+    return figure(title, "; ".join(said), height, *parts)
+
+
+def _key(names: Sequence[str]) -> list[Element]:
+    """Return the marks and names of the curves in the line above the plot; long names are cut until all fit."""
+    most, room = 14, WIDTH - 42
+    while most > 4 and sum(_MARK + _LETTER * min(len(name), most) for name in names) > room:
+        most -= 1
+    parts, at = [], 34.0
+    for index, name in enumerate(names):
+        parts.append(node("path", class_=f"line c{index}", d=f"M{at:.1f} 10h22"))
+        parts.append(node("text", _short(name, most), x=at + 26, y=14.0))
+        at += _MARK + _LETTER * min(len(name), most)
+    return parts
+
+
+def _y_axis(y: Scale, ticks: Sequence[tuple[float, str]]) -> list[Element]:
+    parts = []
+    for value, text in ticks:
+        parts.append(node("text", text, x=30.0, y=y(value) + 4, text_anchor="end"))
+        parts.append(node("path", class_="grid", d=f"M34 {y(value):.1f}H{WIDTH - 8:g}"))
+    return parts
 
 
 def forest(title: str, better: str, rows: Sequence[Row]) -> Element:

@@ -1,4 +1,4 @@
-"""Puts the page together: facts, flags, tables, and per workload the plots of all its cells."""
+"""Puts the page together: verdicts, facts, tables, and per workload the plots of all its cells."""
 
 from __future__ import annotations
 
@@ -19,16 +19,8 @@ from kvgym.harness.report.beside import TITLE, beside_rows
 from kvgym.harness.report.curves import Curves, read_curves
 from kvgym.harness.report.figures import Row, bars, cdf, forest, over_time, shares
 from kvgym.harness.report.markup import html, node
-from kvgym.harness.report.stakes import eviction_lines
-from kvgym.harness.report.tables import (
-    class_rows,
-    conditions,
-    flag_lines,
-    missing_lines,
-    published_rows,
-    table_rows,
-    unanswered,
-)
+from kvgym.harness.report.tables import class_rows, conditions, missing_lines, published_rows, table_rows
+from kvgym.harness.report.verdict import Verdict, verdicts
 from kvgym.records import check_ending
 
 _FORESTS = (
@@ -83,7 +75,7 @@ def make_page(results: Results) -> str:
 
 
 def _opening(results: Results, groups: Sequence[Sequence[CellSummary]]) -> list[Element | None]:
-    """Return title, notes, how to read the page, what is wrong, and links."""
+    """Return title, verdicts, notes, how to read the page, what is missing, and links."""
     config, summary = results.config, results.summary
     seeds = ", ".join(map(str, config.seed_list))
     reading = (
@@ -93,12 +85,17 @@ def _opening(results: Results, groups: Sequence[Sequence[CellSummary]]) -> list[
     links = [node("li", node("a", _title(group), href=f"#{_anchor(group)}")) for group in groups]
     return [
         node("h1", config.name),
+        *map(_verdict, verdicts(summary)),
         node("p", config.notes.strip()) if config.notes else None,
         node("p", " ".join([reading, *(line.replace("**", "") for line in conditions(config))])),
         _box("Not finished", [*missing_lines(results), *results.skipped]),
-        _box("Flags", flag_lines(summary)),
         node("nav", node("ul", *links), aria_label="Workloads") if len(groups) > 1 else None,
     ]
+
+
+def _verdict(verdict: Verdict) -> Element:
+    sentences = (node("li", sentence) for sentence in verdict.sentences)
+    return node("section", node("h2", f"Verdict: {verdict.title}"), node("ul", *sentences), class_="verdict")
 
 
 def _title(cells: Sequence[CellSummary]) -> str:
@@ -127,7 +124,6 @@ def _workload(results: Results, cells: list[CellSummary]) -> Element:
         node("h2", _title(cells)),
         node("ul", *notes, class_="notes") if notes else None,
         _table(*table_rows(cells)),
-        *(node("p", line) for line in (*unanswered(cells), *eviction_lines(cells))),
         *(part for kind, head, rows in class_rows(cells) for part in (node("h3", f"Per {kind}"), _table(head, rows))),
         node("h3", f"Ratio to {' + '.join(baseline)}"),
         node("p", "Lines are 95 % intervals over seeds; the diamond is the baseline.", class_="hint"),

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from rich.console import Console
+
 from kvgym.config.loader import to_plain
 from kvgym.harness.compare.grid import CompareConfig
 from kvgym.harness.compare.results import Results
@@ -16,7 +18,8 @@ from kvgym.harness.compare.summary import CellSummary, Summary, Triple
 from kvgym.harness.measure.classes import CLASS_METRICS
 from kvgym.harness.measure.statistics import METRICS, RATIO_METRICS
 from kvgym.harness.report.beside import TITLE, beside_rows
-from kvgym.harness.report.stakes import eviction_lines
+from kvgym.harness.report.console import print_table, say
+from kvgym.harness.report.verdict import verdicts
 
 COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("P50 s", "p50_latency_s", 1.0, ".3f"),
@@ -154,9 +157,12 @@ def _summary_plain(results: Results) -> dict[str, Any]:
 
 
 def markdown(results: Results) -> str:
-    """Return report.md: what is missing, flags, per workload and fleet one table, then published values beside ours."""
+    """Return report.md: verdicts, what is missing, a table per workload and fleet, published values beside ours."""
     config, summary = results.config, results.summary
     lines = [f"# {config.name}", ""]
+    for verdict in verdicts(summary):
+        lines += [f"## Verdict: {verdict.title}", "", *(f"- {sentence}" for sentence in verdict.sentences), ""]
+    lines += ["## What was compared", ""]
     if config.notes:
         lines += [config.notes.strip(), ""]
     seeds = ", ".join(map(str, config.seed_list))
@@ -168,8 +174,8 @@ def markdown(results: Results) -> str:
         *conditions(config),
         "",
     ]
-    for title, items in (("Not finished", missing_lines(results)), ("Flags", flag_lines(summary))):
-        lines += [f"## {title}", "", *(f"- {item}" for item in items), ""] if items else []
+    if missing := missing_lines(results):
+        lines += ["## Not finished", "", *(f"- {item}" for item in missing), ""]
     if beside := beside_rows(summary.cells):
         lines += [f"## {TITLE}", "", *_markdown_table(*beside), ""]
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
@@ -177,19 +183,12 @@ def markdown(results: Results) -> str:
         lines += [f"## {workload} on {cluster}", ""]
         lines += [*(f"- {key}: {value}" for key, value in cells[0].notes.items()), ""]
         lines += [*_markdown_table(*table_rows(cells)), ""]
-        if told := [*unanswered(cells), *eviction_lines(cells)]:
-            lines += [*told, ""]
         for kind, header, rows in class_rows(cells):
             lines += [f"### Per {kind}", "", *_markdown_table(header, rows), ""]
     if published := published_rows(summary.cells):
         lines += ["## Published values beside ours", "", *_markdown_table(*published), ""]
     lines += results.skipped
     return "\n".join(lines).rstrip() + "\n"
-
-
-def flag_lines(summary: Summary) -> list[str]:
-    """Return one line per flag of any cell."""
-    return [f"{' / '.join(cell.labels)}: {flag}" for cell in summary.cells for flag in cell.flags]
 
 
 def missing_lines(results: Results) -> list[str]:
@@ -237,35 +236,23 @@ def class_rows(cells: Sequence[CellSummary]) -> Iterator[tuple[str, list[str], l
             yield kind, ["routing", "eviction", kind, *(heading for heading, *_ in columns)], rows
 
 
-def text_tables(summary: Summary) -> str:
-    """Return one aligned table per workload and fleet for the terminal, with the columns that decide."""
-    lines = []
+def print_comparison(console: Console, summary: Summary) -> None:
+    """Print the verdicts, then a table per workload and fleet with the columns that decide."""
+    print_verdicts(console, summary)
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
-        cells = list(group)
-        lines += ["", f"{workload} on {cluster}", *_aligned(*table_rows(cells, short=True)), *unanswered(cells)]
-        lines += eviction_lines(cells)
+        print_table(console, *table_rows(list(group), short=True), title=f"\n{workload} on {cluster}", names=2)
     if beside := beside_rows(summary.cells):
-        lines += ["", TITLE, *_aligned(*beside)]
+        print_table(console, *beside, title=f"\n{TITLE}", names=3)
     seeds = len(summary.cells[0].seeds)
-    lines += ["", f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"]
-    lines += [f"flag: {line}" for line in flag_lines(summary)]
-    return "\n".join(lines)
+    told = f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"
+    say(console, "", told)
 
 
-def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-
-
-def unanswered(cells: Sequence[CellSummary]) -> list[str]:
-    """Return a sentence on each cell of which no request was answered: its columns are empty for that reason."""
-    return [
-        f"{' + '.join(cell.labels[2:])}: no request was answered ({cell.mean('rejected'):.0f} rejected because they "
-        f"fit no worker, {cell.mean('failed'):.0f} failed); there is nothing to compare"
-        for cell in cells
-        if not cell.mean("completed")
-    ]
+def print_verdicts(console: Console, summary: Summary) -> None:
+    """Print what the comparison has shown, per workload and fleet."""
+    for verdict in verdicts(summary):
+        say(console, verdict.title, style="bold")
+        say(console, *verdict.sentences, indent=2)
 
 
 def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:

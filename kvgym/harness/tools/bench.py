@@ -7,7 +7,7 @@ of one run only. Memory and compile time are those of fresh processes.
 from __future__ import annotations
 
 import dataclasses
-import json as json_format
+import json
 import multiprocessing
 import os
 import subprocess
@@ -18,24 +18,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.names import table
 from kvgym.errors import WorkloadError
+from kvgym.harness.report.console import print_table
 from kvgym.harness.tools.bench_memory import peak_memory_gib
 from kvgym.workloads.base import Workload
 from kvgym.workloads.gsp import GSP
 from kvgym.workloads.mooncake import Mooncake
 
-AISIMULATE_RPS = 2170.0
-"""Requests per CPU second of AISimulate (Rust simulator, SGLang core, page 1) on the Mooncake half, measured on such a
-machine; its prefill pass takes 16.5 + .01518 n + 4.21e-7 n^2 ms."""
-AISIMULATE_COST = {"p0_ms": 16.5, "p_tok_ms": 0.01518, "p_quad_ms": 8.42e-7, "d0_ms": 5.0}
-"""These costs in our form (p_quad n^2 / 2). Its decode time is not known; 5 ms is an assumption."""
+TRACE_COST = {"p0_ms": 16.5, "p_tok_ms": 0.01518, "p_quad_ms": 8.42e-7, "d0_ms": 5.0}
+"""AISimulate's default prefill pass of n tokens, 16.5 + .01518 n + 4.21e-7 n^2 ms, in our form (p_quad n^2 / 2).
+
+Its decode time is not known; 5 ms is an assumption. `scripts/bench_peers.py` compares with AISimulate itself.
+"""
 PAPER_FLEET = ClusterConfig()
 TRACE_FLEET = ClusterConfig(
-    workers=8, capacity_tokens=400_000, cost=AISIMULATE_COST, request_overhead_s=0.0, step_overhead_s=0.0
+    workers=8, capacity_tokens=400_000, cost=TRACE_COST, request_overhead_s=0.0, step_overhead_s=0.0
 )
 TRACE_POLICIES = ("lru", "rlt")
 LBGR_FLEETS = (10, 100)
@@ -83,7 +85,6 @@ def bench_trace() -> dict[str, Any] | None:
     speed = {policy: round(engine_rps(workload, TRACE_FLEET, policy, runs=3)) for policy in TRACE_POLICIES}
     return {
         "requests_per_s": speed,
-        "times_aisimulate": {policy: round(rps / AISIMULATE_RPS, 1) for policy, rps in speed.items()},
         "median_ttft_s": round(float(np.median(records["first_token_s"] - records["arrival_s"])), 4),
     }
 
@@ -210,18 +211,10 @@ def measure() -> dict[str, Any]:
     }
 
 
-def main(json: bool) -> None:
-    """Run all benchmarks; print a table, or one JSON object."""
-    results = measure()
-    if json:
-        print(json_format.dumps(results))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    grid = Table("benchmark", "case", "value")
+def print_figures(console: Console, results: dict[str, Any]) -> None:
+    """Print a row per figure."""
+    rows = []
     for name, value in results.items():
-        rows = value.items() if isinstance(value, dict) else [("", value)]
-        for case, number in rows:
-            grid.add_row(name, str(case), json_format.dumps(number))
-    Console().print(grid)
+        cases = value.items() if isinstance(value, dict) else [("", value)]
+        rows += [[name, str(case), json.dumps(number)] for case, number in cases]
+    print_table(console, ["benchmark", "case", "value"], rows, names=2)

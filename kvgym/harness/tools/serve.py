@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from kvgym.config.names import table
 from kvgym.errors import ConfigError
 
 
-def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> dict[str, Any]:
-    """Run the servers of `cluster` until SIGINT or SIGTERM; return what they were.
+def serve(
+    cluster: str, eviction: str, logs: Path | None, console: Console, ready: Callable[[dict[str, Any]], None]
+) -> None:
+    """Run the servers of `cluster` until SIGINT or SIGTERM; `ready` is told where they are as soon as they answer.
 
-    Either one while they still start is a `KeyboardInterrupt`, and no server is left.
+    Either signal while they still start is a `KeyboardInterrupt`, and no server is left.
 
     Raises:
         ConfigError: the cluster names no model to serve.
@@ -35,9 +38,9 @@ def serve(cluster: str, eviction: str, logs: Path | None, console: Console) -> d
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     with Fleet(fleet, eviction, logs, say) as running:
+        capacities = [server.capacity_tokens for server in running.servers]
+        ready({"urls": running.urls, "capacity_tokens": capacities})
         say(f"attach with  live: {{urls: [{', '.join(running.urls)}]}}")
         say("Ctrl-C stops them")
-        facts = {"urls": running.urls, "capacity_tokens": [server.capacity_tokens for server in running.servers]}
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
-    return facts

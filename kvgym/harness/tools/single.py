@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from kvgym.config.cluster import resolve_cluster
 from kvgym.config.loader import apply_overrides, build, load_config, mistakes_in, resolve_workload
 from kvgym.config.names import table
@@ -15,9 +17,11 @@ from kvgym.config.slo import SLO
 from kvgym.harness.compare.charge import check_charge
 from kvgym.harness.compare.grid import Cell
 from kvgym.harness.compare.run import RunResult, run
+from kvgym.harness.measure.flags import concentration, concentration_flags, saturation_flags
 from kvgym.harness.measure.statistics import check_warmup, summarize
 from kvgym.harness.tools.trace import write_trace
 from kvgym.records import check_ending, check_target, write_records
+from kvgym.types import DONE
 
 
 class Measure(NamedTuple):
@@ -54,7 +58,7 @@ def run_single(
     records: Path | None = None,
     trace: Path | None = None,
 ) -> dict[str, Any]:
-    """Return names, seed, metrics and timing of one run.
+    """Return names, seed, metrics, timing, flags and the workers' shares of one run.
 
     Args:
         workload: preset name or path of the workload.
@@ -110,13 +114,34 @@ def _cell(settings: _Settings, workload: str, cluster: str, routing: str, evicti
 
 
 def outcome(cell: Cell, seed: int, result: RunResult, measure: Measure) -> dict[str, Any]:
-    """Return names, seed, metrics and timing of a finished run."""
+    """Return names, seed, metrics, timing, flags and the workers' shares of a finished run."""
+    metrics = summarize(result.records, result.totals, *measure)
+    reason = getattr(table("routing").load(cell.controller), "concentrates", "")
+    flags = concentration_flags({seed: concentration(result.records, result.totals)}, reason)
     return {
         **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
         "seed": seed,
         "deterministic": cell.charge_decision_time != "measured",
-        **summarize(result.records, result.totals, *measure),
+        **metrics,
         "decisions": result.decisions,
         "wall_s": result.wall_s,
         "decision_s": result.decision_s,
+        "flags": [*flags, *saturation_flags({seed: metrics["saturated"]})],
+        "workers": _workers(result),
     }
+
+
+def _workers(result: RunResult) -> list[dict[str, float | None]]:
+    """Return per worker its share of the requests that were sent anywhere, and what it did with them."""
+    busy_s, evicted, records = result.totals["busy_s"], result.totals["evicted_tokens"], result.records
+    sent = np.bincount(records["worker"][records["worker"] >= 0], minlength=len(busy_s))
+    found: list[dict[str, float | None]] = []
+    for worker, requests in enumerate(sent.tolist()):
+        own = records[(records["worker"] == worker) & (records["status"] == DONE)]
+        prompted = int(own["prompt_tokens"].sum())
+        shares = {
+            "requests_share": requests / max(int(sent.sum()), 1),
+            "hit_rate": int(own["hit_tokens"].sum()) / prompted if prompted else None,
+        }
+        found.append({"requests": requests, **shares, "busy_s": busy_s[worker], "evicted_tokens": evicted[worker]})
+    return found

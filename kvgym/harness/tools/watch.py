@@ -101,7 +101,7 @@ class Watch:
         self._seen = 0
 
     def run(self) -> dict[str, Any]:
-        """Run to the end while drawing; return names, seed, metrics and timing as `kvgym run` does."""
+        """Run to the end while drawing; return the same as `kvgym run`."""
         if self._console.is_terminal:
             with Live(console=self._console, auto_refresh=False) as live:
                 result = run(self._cell, self._seed, lambda *route: self._pace(live, *route))

@@ -179,9 +179,9 @@ def test_file__absent_or_no_json(tmp_path):
 
 
 def test_run__takes_a_file_on_the_command_line(write, kvgym):
-    code, out, err = kvgym("run", "--workload", "gsp_small", "--eviction", write(), "--seed", "1")
+    code, out, err = kvgym("run", "--workload", "gsp_small", "--eviction", write(), "--seed", "1", "--json")
     assert code == 0, err
-    assert json.loads(out.splitlines()[-1])["completed"] == 768
+    assert json.loads(out)["completed"] == 768
     code, _, err = kvgym("run", "--workload", "gsp_small", "--eviction", "absent.json")
     assert code == 2 and "no eviction policy file absent.json" in err and err.count("\n") == 1
 

@@ -182,8 +182,8 @@ def test_order_of_the_grid__gives_every_cell_the_same_numbers(finished, tmp_path
 def test_report__command(kvgym, folder, tmp_path):
     for name in ("report.md", "report.html"):
         (folder / name).unlink()
-    code, out, _ = kvgym("report", str(folder), "--html", "page.html")
-    last = json.loads(out.splitlines()[-1])
+    code, out, _ = kvgym("report", str(folder), "--html", "page.html", "--json")
+    last = json.loads(out)
     assert (code, last["html"], last["missing_runs"]) == (0, "page.html", 0)
     assert (folder / "report.md").exists() and not (folder / "report.html").exists()
     assert "tiny &lt;b&gt;&amp;amp;" in (tmp_path / "page.html").read_text()
@@ -194,7 +194,7 @@ def test_report__command(kvgym, folder, tmp_path):
 
 
 def test_trace__command(kvgym, folder, tmp_path):
-    code, out, _ = kvgym("trace", str(folder), "--cell", "gsp/two/random/lru", "--out", "t.json")
-    last = json.loads(out.splitlines()[-1])
+    code, out, _ = kvgym("trace", str(folder), "--cell", "gsp/two/random/lru", "--out", "t.json", "--json")
+    last = json.loads(out)
     assert (code, last["out"]) == (0, "t.json")
     assert len(json.loads((tmp_path / "t.json").read_text())["traceEvents"]) == last["events"] > 100

@@ -81,10 +81,10 @@ def test_page__fits_phone_and_desktop(tmp_path, page, width):
 
 @pytest.mark.parametrize(("width", "height"), [(360, 800), (1280, 900)])
 def test_page__screenshot_shows_dark_text_and_plots_on_a_light_page(tmp_path, page, width, height):
-    size = f"--window-size={width},{height * 4}"
+    size = f"--window-size={width},{height * 6}"
     browse(tmp_path, page, "--screenshot=shot.png", size, "--blink-settings=preferredColorScheme=1")
     with Image.open(tmp_path / "shot.png") as image:
-        assert image.size == (width, height * 4)
+        assert image.size == (width, height * 6)
         pixels = np.asarray(image.convert("RGB"), np.int64)
     grey = pixels.mean(axis=2)
     assert np.median(grey) > 240, "the paper is light"

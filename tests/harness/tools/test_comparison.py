@@ -10,7 +10,7 @@ from rich.console import Console
 import kvgym.harness.tools.comparison as module
 from controllers.routing.round_robin import RoundRobin
 from kvgym.errors import ConfigError, KVGymError, ResultsError
-from kvgym.harness.report.tables import text_tables
+from kvgym.harness.report.tables import table_rows
 from kvgym.harness.tools.comparison import compare
 from kvgym.records import read_records
 
@@ -267,7 +267,7 @@ def test_report__predictions_and_saturation_where_there_are_any(tmp_path):
     assert plain.mean("saturated") == 1.0
     report = (done.folder / "report.md").read_text()
     assert "prediction error % | prediction bias % | saturated %" in report
-    assert "saturated %" in text_tables(done.summary)
+    assert "saturated %" in table_rows(done.summary.cells, short=True)[0]
     assert json.loads((done.folder / "summary.json").read_text())["cells"][0]["saturated"] == lbgr.mean("saturated")
 
 

@@ -82,13 +82,19 @@ def test_errors__are_one_line_before_anything_is_drawn(kvgym, args, message):
     assert message in err
 
 
-def test_without_a_terminal__prints_pictures_and_json_at_the_end(kvgym, config):
-    code, out, _ = kvgym("watch", config, "--routing", "random", "--seed", "9")
-    assert code == 0
+def test_without_a_terminal__prints_pictures_and_what_came_out(kvgym, config):
+    code, out, err = kvgym("watch", config, "--routing", "random", "--seed", "9")
+    assert (code, err) == (0, "")
     assert "\x1b" not in out
     assert out.count("gsp  two  random  lru  seed 9\n") == 11
     assert re.findall(r"routed (\d+)/40", out) == [str(n) for n in (*range(4, 41, 4), 40)]
-    last = json.loads(out.splitlines()[-1])
+    assert "gsp on two: random + lru, seed 9\n" in out.rpartition("routed")[2]
+
+
+def test_json__is_alone_on_stdout(kvgym, config):
+    _, out, err = kvgym("watch", config, "--routing", "random", "--seed", "9", "--json")
+    last = json.loads(out)
+    assert (out.count("\n"), err.count("gsp  two  random  lru  seed 9\n")) == (1, 11)
     assert (last["routing"], last["seed"], last["completed"], last["decisions"]) == ("random", 9, 40, 40)
 
 
@@ -99,13 +105,13 @@ def test_without_a_terminal__a_picture_every_so_many_decisions(kvgym, config):
 
 def test_watching__does_not_change_the_run(kvgym, config):
     args = ("--routing", "random", "--eviction", "lru", "--workload", "gsp_small", "--set", "workload.groups=4")
-    watched, alone = (json.loads(kvgym(name, *args)[1].splitlines()[-1]) for name in ("watch", "run"))
+    watched, alone = (json.loads(kvgym(name, *args, "--json")[1]) for name in ("watch", "run"))
     assert {**watched, "wall_s": 0, "decision_s": 0} == {**alone, "wall_s": 0, "decision_s": 0}
 
 
 def test_watching__measures_by_the_warmup_and_the_objective_of_the_comparison(kvgym, config):
     def metrics(*settings: str) -> dict:
-        return json.loads(kvgym("watch", config, *settings)[1].splitlines()[-1])
+        return json.loads(kvgym("watch", config, "--json", *settings)[1])
 
     late = metrics("--set", "warmup_s=1.0", "--set", "slo.latency_s=1000")
     assert late["goodput_share"] == 1.0
@@ -147,12 +153,12 @@ class Terminal:
         return self.process.wait(timeout=30)
 
 
-def test_in_a_terminal__redraws_and_ends_with_json(config, tmp_path):
+def test_in_a_terminal__redraws_and_ends_with_what_came_out(config, tmp_path):
     terminal = Terminal(tmp_path, config, "--speed", "2")
     assert terminal.end() == 0
     assert len(set(re.findall(r"routed (\d+)/40", terminal.shown))) > 3
     assert "\x1b[?25h" in terminal.shown.split("\x1b[?25l")[-1]
-    assert json.loads(terminal.last_line())["completed"] == 40
+    assert re.search(r"w0 +\d+ +\d+\.\d", terminal.shown)
 
 
 @pytest.mark.slow
@@ -160,7 +166,7 @@ def test_in_a_terminal__keeps_the_pace(config, tmp_path):
     """The last request arrives after about two simulated seconds, and `speed` says how long that takes."""
     seconds = {}
     for speed in ("0", "0.5"):
-        terminal = Terminal(tmp_path, config, "--speed", speed)
+        terminal = Terminal(tmp_path, config, "--speed", speed, "--json")
         terminal.end()
         seconds[speed] = json.loads(terminal.last_line())["wall_s"]
     assert seconds["0.5"] > 2.0 > seconds["0"]
