@@ -1,4 +1,4 @@
-"""Writes the pages made from docstrings: docs/map.md, a line per module, and docs/envs/*.md, a page per environment.
+"""Writes the pages made from docstrings: docs/map.md, a page per environment, and one per family of plug-ins.
 
     python scripts/make_docs.py
 
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kvgym import ENVS
+from kvgym.config.names import TABLES, table
+from kvgym.config.sources import module_file
 
 ROOT = Path(__file__).resolve().parent.parent
 MAP_HEAD = """# Map
@@ -45,7 +47,7 @@ def tree(folder: Path, depth: int = 0) -> Iterator[str]:
 def module_map() -> str:
     """Return the page of all modules."""
     lines = [line for name in ("kvgym", "controllers") for line in tree(ROOT / name)]
-    return MAP_HEAD + "```\n" + "\n".join(lines) + "\n```\n"
+    return MAP_HEAD + "```text\n" + "\n".join(lines) + "\n```\n"
 
 
 def env_page(env_id: str, path: str) -> str:
@@ -55,9 +57,40 @@ def env_page(env_id: str, path: str) -> str:
     return f"# {env_id}\n\nMade by `scripts/make_docs.py` from the docstring of `{path}`.\n\n{text.rstrip()}\n"
 
 
+def family_page(family: str) -> str:
+    """Return the page of all plug-ins of a family: the docstring of the family, then of each class or module."""
+    registry = table(family)
+    package = importlib.import_module(type_of_table(family))
+    title, _, rest = (inspect.getdoc(package) or "").partition("\n")
+    parts = [f"# {family.capitalize()}", f"Made by `scripts/make_docs.py` from docstrings. {title}", rest.strip()]
+    for name, path in sorted(registry.items()):
+        module, _, attribute = path.partition(":")
+        text = described(module, attribute)
+        parts += [f"## {name}", f"`{module}`", text]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def type_of_table(family: str) -> str:
+    """Return the package that holds a family's name table."""
+    return TABLES[family].partition(":")[0]
+
+
+def described(module: str, attribute: str) -> str:
+    """Return the module's docstring, and that of the class or function that the name stands for; as preformatted text."""
+    tree_ = ast.parse(module_file(module).read_text(encoding="utf-8"))
+    texts = [ast.get_docstring(tree_) or ""]
+    for node in tree_.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute.partition(".")[0]:
+            texts.append(ast.get_docstring(node) or "")
+    shown = [text for text in texts if text]
+    return "```text\n" + "\n\n".join(shown) + "\n```"
+
+
 def pages() -> dict[str, str]:
     """Return file below docs/ -> its text."""
-    made = {"map.md": module_map()}
+    made = {"map.md": module_map()} | {
+        f"reference/{family.replace(' ', '_')}.md": family_page(family) for family in TABLES
+    }
     for env_id, path in ENVS.items():
         made[f"envs/{env_id.rpartition('/')[2].replace('-', '_').lower()}.md"] = env_page(env_id, path)
     return made
