@@ -20,7 +20,7 @@ SIMULATED = "simulated"
 class Cell:
     """One column of the comparison: everything that determines a run but the seed.
 
-    Plain values only, because cells travel to other processes: plug-ins stand here by name and by what is known of them.
+    Plain values only, because cells travel to other processes: plug-ins stand here by name and what is known of them.
     """
 
     workload: str

@@ -61,7 +61,7 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
     plan = make_plan(dataclasses.replace(grid, cells=(baseline,), routing=(), eviction=()))
     runs, stored = _Runs(), []
     oracles = {pair.eviction: table("eviction").load(pair.eviction).oracle for pair in grid.pairs}
-    ours = {"routing": label, "controller": name, "options": {}, "published": {}}
+    ours: dict[str, Any] = {"routing": label, "controller": name, "options": {}, "published": {}}
     ours["concentrates"] = getattr(rule, "concentrates", "")
     for base in plan.cells:
         cells = [dataclasses.replace(base, eviction=each, oracle=oracle, **ours) for each, oracle in oracles.items()]
