@@ -22,7 +22,8 @@ from controllers.learned.candidate_policy import CandidatePolicy, write_scorer
 from kvgym.config.loader import to_plain
 from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
-from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.grid import load_compare
+from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import run
 from kvgym.harness.measure.statistics import summarize
 from kvgym.harness.tools.comparison import compare
@@ -73,7 +74,7 @@ class Best(BaseCallback):
         self.due = self.num_timesteps + self.config.every
 
     def _hit_rate(self, path: Path, seed: int) -> float:
-        (cell,), _ = expand(load_compare(self.config.comparison([str(path)], [seed])))
+        (cell,) = make_plan(load_compare(self.config.comparison([str(path)], [seed]))).cells
         result = run(cell, seed)
         return summarize(result.records, result.totals)["hit_rate"] or 0.0
 

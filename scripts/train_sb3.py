@@ -31,7 +31,8 @@ from controllers.routing.blend import Blend
 from kvgym.config.loader import load_yaml, to_plain
 from kvgym.control import ControllerPolicy
 from kvgym.errors import ResultsError
-from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.grid import load_compare
+from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import run
 from kvgym.harness.compare.summary import Summary
 from kvgym.harness.measure.statistics import paired_ratio, summarize
@@ -127,7 +128,7 @@ class Checkpoints(BaseCallback):
 
     def _play(self, path: Path) -> tuple[list[float], list[float]]:
         """Return mean latency and P95 (s) of each validation seed, infinite where nothing was served."""
-        cells, _ = expand(load_compare(self.config.comparison([learned(path)], self.config.validation)))
+        cells = make_plan(load_compare(self.config.comparison([learned(path)], self.config.validation))).cells
         results = [run(cells[0], seed) for seed in self.config.validation.seeds]
         metrics = [summarize(result.records, result.totals) for result in results]
         mean_s, p95_s = ([m[name] or math.inf for m in metrics] for name in ("mean_latency_s", "p95_latency_s"))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvgym.backends.base import Load, Progress, Snapshot
-from kvgym.config.cluster import ClusterConfig
+from kvgym.config.cluster import MOST_TOKENS, ClusterConfig
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
-from kvgym.costs import resolve_cost
+from kvgym.costs import step_costs
 from kvgym.engine.engine import Engine, default_options
 from kvgym.engine.occupancy import prefixes_of, resident
 from kvgym.engine.serving.changes import fleet_changes
@@ -29,6 +29,9 @@ _VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn p
 _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
 """Picks these fields from a REQUEST row that was made a tuple: ten times as fast as reading them one by one."""
 
+_COSTS = ("p0", "p_tok", "p_quad", "p_kv", "d0", "d_seq", "d_kvtok", "step_s", "request_s")
+"""Fields of OPTIONS in the order of `StepCosts`."""
+
 
 def engine_options(cluster: ClusterConfig, signals: SignalsConfig = DEFAULT_SIGNALS) -> np.ndarray:
     """Return the engine's OPTIONS record for a cluster config and what routers see of it."""
@@ -38,11 +41,11 @@ def engine_options(cluster: ClusterConfig, signals: SignalsConfig = DEFAULT_SIGN
     options["scrape_delay_s"], options["scrape_loss"] = signals.scrape_delay_s, signals.scrape_loss
     options["page"], options["chunk"] = cluster.page_size, cluster.chunk_tokens
     options["prefill"], options["max_running"] = cluster.max_prefill_tokens, cluster.max_running
+    if cluster.one_at_a_time:
+        options["chunk"], options["prefill"], options["max_running"] = MOST_TOKENS, MOST_TOKENS, 1
     options["evict_full"], options["ignore_eos"] = cluster.evict_amount == "full", cluster.ignore_eos
-    resolve_cost(cluster.cost).write(options)
-    for field, value in (("request_s", cluster.request_overhead_s), ("step_s", cluster.step_overhead_s)):
-        if value is not None:
-            options[field] = value
+    for field, seconds in zip(_COSTS, step_costs(cluster), strict=True):
+        options[field] = seconds
     options["retries"], options["retry_s"] = cluster.retries, cluster.retry_delay_s
     return options
 

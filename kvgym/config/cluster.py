@@ -22,6 +22,9 @@ class ClusterConfig:
 
     A list for `capacity_tokens` or `speed` gives one value per worker. Scheduler defaults are SGLang 0.5.23's.
 
+    With `one_at_a_time` nothing is batched: a prompt is prefilled in one step however long it is, and the next request
+    is admitted when the one before has its answer. The three scheduler limits then have no say and must not be set.
+
     Failures: what a failed worker had is sent anew by the router, at most `retries` times for each request; after that
     the request ends as FAILED, and so do the later turns of its session. `kvgym.engine.serving.faults` has the details.
 
@@ -37,6 +40,7 @@ class ClusterConfig:
     chunk_tokens: int = option(8192, "longest chunk of a chunked prefill", "tokens")
     max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens")
     max_running: int = option(2048, "largest running batch", "requests")
+    one_at_a_time: bool = option(False, "serve one request at a time, without batches and chunks; simulated only")
     evict_amount: Literal["shortfall", "full"] = option(
         "shortfall", "evict what is short (SGLang 0.5.23) or the full demand (0.4.6, the paper's)"
     )
@@ -71,7 +75,9 @@ class ClusterConfig:
             )
         if max(self.capacities) > MOST_TOKENS:
             raise ConfigError(f"capacity_tokens must be at most {MOST_TOKENS:,}, got {max(self.capacities)}")
-        if self.chunk_tokens < self.page_size:
+        if self.one_at_a_time:
+            self._check_one_at_a_time()
+        elif self.chunk_tokens < self.page_size:
             raise ConfigError(
                 f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
             )
@@ -87,6 +93,16 @@ class ClusterConfig:
                 )
         check_schedule(self.schedule, self.workers)
         self._check_network()
+
+    def _check_one_at_a_time(self) -> None:
+        for name in ("chunk_tokens", "max_prefill_tokens", "max_running"):
+            if getattr(self, name) != getattr(type(self), name):
+                raise ConfigError(
+                    f"one_at_a_time serves without {name}, got {getattr(self, name)}; leave {name} out, or set "
+                    "one_at_a_time: false"
+                )
+        if self.live is not None:
+            raise ConfigError("one_at_a_time needs a simulated fleet: real servers batch; leave out `live`")
 
     def _check_network(self) -> None:
         if self.network_s == {}:

@@ -84,15 +84,15 @@ def workload_source(value: Any) -> str | None:
 
 
 def cost_preset(value: Any) -> str | None:
-    """An object with `write`."""
-    fit = not inspect.isclass(value) and callable(getattr(value, "write", None))
-    return None if fit else "an object with write(options), such as a kvgym.costs.linear.Linear"
+    """An object with `steps`."""
+    fit = not inspect.isclass(value) and callable(getattr(value, "steps", None))
+    return None if fit else "an object with steps(), such as a kvgym.costs.linear.Linear"
 
 
 def cost_model(value: Any) -> str | None:
-    """A dataclass whose fields are its configuration, with `write`."""
-    fit = inspect.isclass(value) and dataclasses.is_dataclass(value) and hasattr(value, "write")
-    return None if fit else "a dataclass with write(options) (see kvgym.costs.base.CostModel)"
+    """A dataclass whose fields are its configuration, with `steps`."""
+    fit = inspect.isclass(value) and dataclasses.is_dataclass(value) and hasattr(value, "steps")
+    return None if fit else "a dataclass with steps() (see kvgym.costs.base.CostModel)"
 
 
 def _made_with(value: Any, methods: tuple[str, ...], wanted: str) -> str | None:

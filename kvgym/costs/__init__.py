@@ -1,7 +1,8 @@
 """Cost models: how many seconds an engine step takes.
 
 `COSTS` names the presets (`presets`, each with its source) and `MODELS` the forms that a config may spell out:
-``cost: {model: linear, p0_ms: ..., ...}`` or ``cost: {model: analytic, miss_ms: ...}``.
+``cost: {model: linear, p0_ms: ..., ...}`` or ``cost: {model: analytic, miss_ms: ...}``, the latter in a cluster that
+serves one request at a time.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kvgym.config.cluster import ClusterConfig
 from kvgym.config.loader import build
 from kvgym.config.registry import Registry
-from kvgym.costs.base import CostModel
+from kvgym.costs.base import CostModel, StepCosts
+from kvgym.errors import ConfigError
 
 COSTS = Registry(
     "cost preset",
@@ -50,3 +53,20 @@ def resolve_cost(cost: str | Mapping[str, Any]) -> CostModel:
         return COSTS.load(cost)
     fields = dict(cost)
     return build(MODELS.load(str(fields.pop("model", "linear"))), fields, "cost")
+
+
+def step_costs(cluster: ClusterConfig) -> StepCosts:
+    """Return what a step of the cluster's workers costs.
+
+    Raises:
+        UnknownNameError: no such preset or model.
+        ConfigError: an unknown field, a value out of range, or a model that the cluster's batching contradicts.
+    """
+    model = resolve_cost(cluster.cost)
+    if getattr(model, "one_at_a_time", False) and not cluster.one_at_a_time:
+        raise ConfigError(
+            f"cost model {type(model).__name__} holds for workers that serve one request at a time; set "
+            "one_at_a_time: true in the cluster"
+        )
+    costs, given = model.steps(), {"request_s": cluster.request_overhead_s, "step_s": cluster.step_overhead_s}
+    return costs._replace(**{name: seconds for name, seconds in given.items() if seconds is not None})

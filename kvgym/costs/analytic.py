@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
+from kvgym.costs.base import StepCosts
 from kvgym.costs.linear import Linear, coefficient
 from kvgym.errors import ConfigError
-
-UNBOUNDED_TOKENS = 1 << 40
-"""A chunk budget that never cuts a prompt."""
 
 
 @dataclass(frozen=True)
 class Analytic:
     """Cost_ij = cached*h + miss*(|q| - h) + O_ij without batching (paper section 1, arXiv 2601.18999).
 
-    O_ij = fixed_ms + output_ms * (output tokens - 1). A worker serves one request at a time, so its busy time is the
-    paper's load P_i and the makespan max_i P_i.
+    O_ij = fixed_ms + output_ms * (output tokens - 1). The cluster must set ``one_at_a_time: true``: a worker then
+    serves one request at a time, so its busy time is the paper's load P_i and the makespan max_i P_i.
     """
+
+    one_at_a_time: ClassVar[bool] = True
 
     cached_ms: float = coefficient("alpha_CACHED, per hit token")
     miss_ms: float = coefficient("alpha_MISS, per missed token", 1.0)
@@ -29,15 +28,14 @@ class Analytic:
     def __post_init__(self) -> None:
         if self.cached_ms > self.miss_ms:
             raise ConfigError(f"cached_ms must not exceed miss_ms, got {self.cached_ms} > {self.miss_ms}")
-        self._linear()
+        self.steps()
 
-    def _linear(self) -> Linear:
+    def steps(self) -> StepCosts:
+        """Return the costs as those of linear steps.
+
+        Raises:
+            ConfigError: a coefficient is out of range, or a step would take no time.
+        """
         return Linear(
             p0_ms=self.fixed_ms, p_tok_ms=self.miss_ms - self.cached_ms, p_kv_ms=self.cached_ms, d0_ms=self.output_ms
-        )
-
-    def write(self, options: np.ndarray) -> None:
-        """Write costs and the one-at-a-time limits into the OPTIONS record `options`, shape (1,)."""
-        self._linear().write(options)
-        options["max_running"] = 1
-        options["chunk"] = options["prefill"] = UNBOUNDED_TOKENS
+        ).steps()

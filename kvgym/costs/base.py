@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-import numpy as np
+
+class StepCosts(NamedTuple):
+    """What engine steps cost, seconds.
+
+    With n computed and c cached tokens per sequence, and B sequences, a prefill step takes
+    p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)) and a decode step d0 + d_seq*B + d_kvtok*context.
+
+    Attributes:
+        p0_s: per prefill step.
+        p_tok_s: per computed token.
+        p_quad_s: per computed token and token of context.
+        p_kv_s: per token of context in a prefill.
+        d0_s: per decode step.
+        d_seq_s: per sequence of a decode step.
+        d_kvtok_s: per token of context in a decode step.
+        step_s: CPU time added to every step.
+        request_s: from the router to the worker's queue.
+    """
+
+    p0_s: float = 0.0
+    p_tok_s: float = 0.0
+    p_quad_s: float = 0.0
+    p_kv_s: float = 0.0
+    d0_s: float = 0.0
+    d_seq_s: float = 0.0
+    d_kvtok_s: float = 0.0
+    step_s: float = 0.0
+    request_s: float = 0.0
 
 
 class CostModel(Protocol):
-    """What a cost model offers."""
+    """What a cost model offers.
 
-    def write(self, options: np.ndarray) -> None:
-        """Write the engine's cost fields (seconds) into the OPTIONS record `options`, shape (1,)."""
+    One that holds only where nothing is batched also has an attribute ``one_at_a_time = True``; then the cluster must
+    say so, too.
+    """
+
+    def steps(self) -> StepCosts:
+        """Return what the engine's steps cost."""
         ...

@@ -6,8 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from kvgym.costs.base import StepCosts
 from kvgym.errors import ConfigError
 
 _LEAST_MS, _MOST_MS = 1e-9, 1e9  # a step that takes no time at all, or makes all others vanish in rounding
@@ -46,8 +45,6 @@ class Linear:
         if min(prefill_ms, self.d0_ms + self.d_seq_ms + self.step_ms) < _LEAST_MS:
             raise ConfigError("prefill and decode steps must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")
 
-    def write(self, options: np.ndarray) -> None:
-        """Write the engine's cost fields (seconds) into the OPTIONS record `options`, shape (1,)."""
-        for spec in dataclasses.fields(self):
-            name = spec.name.removesuffix("_ms")
-            options[name + "_s" if name in ("step", "request") else name] = getattr(self, spec.name) / 1000.0
+    def steps(self) -> StepCosts:
+        """Return the coefficients, in seconds."""
+        return StepCosts(*(getattr(self, spec.name) / 1000.0 for spec in dataclasses.fields(self)))

@@ -9,7 +9,8 @@ from typing import Any
 from kvgym.config.loader import build, option
 from kvgym.encoding.offers import MOST_UNITS
 from kvgym.errors import ConfigError
-from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.grid import load_compare
+from kvgym.harness.compare.plan import make_plan
 from kvgym.training.command import comparison
 from kvgym.training.router_training import PPOConfig
 
@@ -83,5 +84,5 @@ def load_eviction_training(data: Mapping[str, Any]) -> EvictionTrainConfig:
         UnknownNameError: no such workload, fleet, router or eviction policy.
     """
     config = build(EvictionTrainConfig, data, "train")
-    expand(load_compare(config.comparison(config.against, config.test_seeds)))
+    make_plan(load_compare(config.comparison(config.against, config.test_seeds)))
     return config

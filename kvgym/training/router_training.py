@@ -9,7 +9,8 @@ from typing import Any
 
 from kvgym.config.loader import build, option
 from kvgym.errors import ConfigError
-from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.grid import load_compare
+from kvgym.harness.compare.plan import make_plan
 from kvgym.training.command import comparison
 
 
@@ -120,5 +121,5 @@ def load_training(data: Mapping[str, Any]) -> TrainConfig:
     """
     config = build(TrainConfig, data, "train")
     for part in (config.validation, config.test):
-        expand(load_compare(config.comparison(config.test.against, part)))
+        make_plan(load_compare(config.comparison(config.test.against, part)))
     return config

@@ -94,3 +94,11 @@ def test_retry_rules__are_not_negative(name):
         build(ClusterConfig, {name: -1})
     with pytest.raises(ConfigError, match=f"{name} must not be negative .*got nan"):
         ClusterConfig(**{name: float("nan")})
+
+
+def test_one_at_a_time__has_no_limits_of_batches_and_no_real_servers():
+    with pytest.raises(ConfigError, match="one_at_a_time serves without max_running, got 7; leave max_running out"):
+        ClusterConfig(one_at_a_time=True, max_running=7)
+    with pytest.raises(ConfigError, match="one_at_a_time needs a simulated fleet"):
+        ClusterConfig(one_at_a_time=True, live=resolve_cluster("l40x4_live").live)
+    assert ClusterConfig(one_at_a_time=True, page_size=10_000).one_at_a_time

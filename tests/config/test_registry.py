@@ -115,8 +115,8 @@ def test_load__a_broken_plug_in_is_an_error_when_used_and_only_then(install, kvg
         ("eviction", "dict", "must be a kvgym.engine.cache.policy.Policy"),
         ("rewards", "__name__", "must be a function or a class of such objects"),
         ("workloads", "dict", "must be a dataclass with generate"),
-        ("costs", "dict", "must be an object with write"),
-        ("cost models", "dict", "must be a dataclass with write"),
+        ("costs", "dict", "must be an object with steps"),
+        ("cost models", "dict", "must be a dataclass with steps"),
         ("backends", "dict", "must be a class, or a function that makes objects, that follows"),
     ],
 )

@@ -9,8 +9,7 @@ import pytest
 
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
-from kvgym.costs import resolve_cost
-from kvgym.engine.engine import default_options
+from kvgym.costs import resolve_cost, step_costs
 from kvgym.errors import ConfigError
 from kvgym.workloads.gsp import GSP
 
@@ -25,7 +24,7 @@ def test_analytic__loads_are_sums_of_the_papers_costs(eviction: str) -> None:
     """
     cost: dict[str, Any] = {"model": "analytic", "cached_ms": CACHED, "miss_ms": MISS}
     cost |= {"fixed_ms": FIXED, "output_ms": OUTPUT}
-    cluster = ClusterConfig(workers=3, capacity_tokens=60_000, cost=cost)
+    cluster = ClusterConfig(workers=3, capacity_tokens=60_000, cost=cost, one_at_a_time=True)
     load = GSP(12, 8, lens=(500, 3000, 20_000), rate_rps=None).generate(1)
     backend = SimulatedBackend(load, cluster, eviction, seed=1)
     while (decision := backend.run_to_decision()) is not None:
@@ -50,6 +49,10 @@ def test_analytic__refuses_hits_dearer_than_misses() -> None:
 
 
 def test_analytic__hits_may_be_worth_nothing() -> None:
-    options = default_options()
-    resolve_cost({"model": "analytic", "cached_ms": 1.0, "miss_ms": 1.0}).write(options)
-    assert (options["p_tok"][0], options["p_kv"][0]) == (0.0, 0.001)
+    costs = resolve_cost({"model": "analytic", "cached_ms": 1.0, "miss_ms": 1.0}).steps()
+    assert (costs.p_tok_s, costs.p_kv_s) == (0.0, 0.001)
+
+
+def test_analytic__needs_a_fleet_that_serves_one_at_a_time() -> None:
+    with pytest.raises(ConfigError, match=r"cost model Analytic .* set one_at_a_time: true in the cluster"):
+        step_costs(ClusterConfig(cost={"model": "analytic"}))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kvgym.backends.simulated import engine_options
+from kvgym.config.cluster import ClusterConfig
 from kvgym.costs import COSTS, resolve_cost
 from kvgym.costs.linear import Linear
-from kvgym.engine.engine import default_options
 from kvgym.errors import ConfigError, UnknownNameError
 
 FITTED = {  # preset: (model, system, tensor parallel, type) in data/calibration/aic_linear_fit.csv
@@ -24,9 +25,10 @@ FITTED = {  # preset: (model, system, tensor parallel, type) in data/calibration
 """All presets but l40-llama31-8b, which says that it is an assumption."""
 
 
-def test_write__milliseconds_become_seconds() -> None:
-    options = default_options()
-    Linear(1, 2, 3, 4, 5, 6, 7, 8, 9).write(options)
+def test_steps__milliseconds_become_seconds() -> None:
+    fleet = ClusterConfig(cost={"p0_ms": 1.0, "p_tok_ms": 2.0, "p_quad_ms": 3.0, "p_kv_ms": 4.0, "d0_ms": 5.0,
+                                "d_seq_ms": 6.0, "d_kvtok_ms": 7.0, "step_ms": 8.0, "request_ms": 9.0})  # fmt: skip
+    options = engine_options(fleet)
     names = ("p0", "p_tok", "p_quad", "p_kv", "d0", "d_seq", "d_kvtok", "step_s", "request_s")
     assert [float(options[name][0]) for name in names] == [n / 1000 for n in range(1, 10)]
 

@@ -28,7 +28,7 @@ CHAT = {
     ],
 }
 """Two sessions at once, a second turn that continues the first answer, and a request that waits for a free client."""
-ONE_AT_A_TIME = {"model": "analytic", "cached_ms": 0.0, "miss_ms": 1.0}
+ONE_AT_A_TIME = {"cost": {"model": "analytic", "cached_ms": 0.0, "miss_ms": 1.0}, "one_at_a_time": True}
 """A missed token costs one millisecond, a cached one nothing, an answer of one token nothing."""
 
 
@@ -144,7 +144,7 @@ def test_rejected_request__ends_at_once_and_costs_nothing():
 @pytest.mark.parametrize(("second", "latency_s"), [(0, 0.1 + 0.01), (1, 0.1 + 0.11)])
 def test_two_workers__the_one_with_the_prefix_is_better(second, latency_s):
     rows = [{"path": [["a", 100]]}, {"path": [["a", 100], ["b", 10]], "arrival_s": 1.0}]
-    cluster = {"workers": 2, "capacity_tokens": 1000, "cost": ONE_AT_A_TIME}
+    cluster = {"workers": 2, "capacity_tokens": 1000, **ONE_AT_A_TIME}
     env = RoutingEnv({"source": "fixed", "rows": rows}, cluster)
     env.reset(seed=0)
     first = env.step(0)
@@ -157,7 +157,7 @@ def test_two_workers__the_one_with_the_prefix_is_better(second, latency_s):
 @pytest.mark.parametrize(("second", "latency_s"), [(0, 0.1 + 0.2), (1, 0.1 + 0.1)])
 def test_two_workers__the_idle_one_is_better_for_strangers(second, latency_s):
     rows = [{"path": [["a", 100]]}, {"path": [["b", 100]]}]
-    cluster = {"workers": 2, "capacity_tokens": 1000, "cost": ONE_AT_A_TIME}
+    cluster = {"workers": 2, "capacity_tokens": 1000, **ONE_AT_A_TIME}
     env = RoutingEnv({"source": "fixed", "rows": rows}, cluster)
     env.reset(seed=0)
     _, reward, done, _, info = env.step(0)
@@ -167,7 +167,7 @@ def test_two_workers__the_idle_one_is_better_for_strangers(second, latency_s):
 
 def test_observability__the_router_does_not_see_evictions():
     rows = [{"path": [[key, 100]], "arrival_s": float(i)} for i, key in enumerate("aba")]
-    cluster = {"workers": 1, "capacity_tokens": 120, "cost": ONE_AT_A_TIME}
+    cluster = {"workers": 1, "capacity_tokens": 120, **ONE_AT_A_TIME}
     seen = {}
     for name in ("router", "exact"):
         signals = {"index_tokens": 1000}  # more than the cache holds
@@ -358,7 +358,7 @@ def test_ppo__learns_which_worker_holds_the_prefix():
 
     two_prefixes = {"groups": 2, "prompts_per_group": 32, "lens": [400], "prefix_ratio": 0.9, "rate_rps": 2.0}
     workload = {"source": "gsp", "shared_literal": False, **two_prefixes}
-    cluster = {"workers": 2, "capacity_tokens": 800, "cost": ONE_AT_A_TIME}
+    cluster = {"workers": 2, "capacity_tokens": 800, **ONE_AT_A_TIME}
 
     def mean_return(make_policy: Callable[[gymnasium.Env], Any]) -> float:
         env = Monitor(RoutingEnv(workload, cluster))

@@ -11,7 +11,9 @@ import numpy as np
 from kvgym.config.loader import load_config, mistakes_in
 from kvgym.config.names import table
 from kvgym.errors import ConfigError
-from kvgym.harness.compare.grid import Cell, StoredCell, baseline_labels, baseline_pair, expand, load_compare
+from kvgym.harness.compare.cell import Cell, StoredCell
+from kvgym.harness.compare.grid import load_compare
+from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import run
 from kvgym.harness.compare.summary import Summary, summarize_grid
 
@@ -53,20 +55,21 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
         data["seeds"] = _plain_seeds(seeds)
     with mistakes_in(config):
         grid = load_compare(data)
-    baseline, controller = baseline_labels(grid), _controller(policy)
+    baseline, (rule, controller) = grid.baseline_pair, _controller(policy)
     name = policy if isinstance(policy, str) else type(policy).__name__
-    label = name if name != baseline[0] else f"{name} (policy)"
-    bases, _ = expand(dataclasses.replace(grid, cells=(baseline_pair(grid),), routing=(), eviction=()))
+    label = name if name != baseline.labels[0] else f"{name} (policy)"
+    plan = make_plan(dataclasses.replace(grid, cells=(baseline,), routing=(), eviction=()))
     runs, stored = _Runs(), []
-    for base in bases:
-        ours = dataclasses.replace(base, routing=label, controller=name, options={}, published={})
-        evictions = dict.fromkeys(pair.eviction for pair in grid.pairs)
-        cells = [dataclasses.replace(ours, eviction=eviction) for eviction in evictions]
+    oracles = {pair.eviction: table("eviction").load(pair.eviction).oracle for pair in grid.pairs}
+    ours: dict[str, Any] = {"routing": label, "controller": name, "options": {}, "published": {}}
+    ours["concentrates"] = getattr(rule, "concentrates", "")
+    for base in plan.cells:
+        cells = [dataclasses.replace(base, eviction=each, oracle=oracle, **ours) for each, oracle in oracles.items()]
         for cell, router in ((base, None), *((cell, controller) for cell in cells)):
-            stored.append(_stored(cell, router))
+            stored.append(cell.stored)
             for seed in grid.seed_list:
                 runs.add(cell, seed, router)
-    return summarize_grid(stored, grid.seed_list, baseline, runs, grid.warmup_s, grid.slo)
+    return summarize_grid(stored, grid.seed_list, baseline.labels, runs, grid.warmup_s, grid.slo)
 
 
 def _plain_seeds(seeds: Any) -> Any:
@@ -76,13 +79,6 @@ def _plain_seeds(seeds: Any) -> Any:
     return (
         [_plain_seeds(seed) for seed in seeds] if isinstance(seeds, Iterable) and not isinstance(seeds, str) else seeds
     )
-
-
-def _stored(cell: Cell, router: Any) -> StoredCell:
-    """Return what a summary needs of `cell`; `router` None: it goes by the cell's name."""
-    rule = table("routing").load(cell.controller) if router is None else router
-    oracle = table("eviction").load(cell.eviction).oracle
-    return StoredCell(cell.labels, {}, cell.published, getattr(rule, "concentrates", ""), oracle)
 
 
 class _Runs:
@@ -105,22 +101,22 @@ class _Runs:
         return self._runs[cell.labels, seed]
 
 
-def _controller(policy: Any) -> Any:
-    """Return the object that routes; None for a name, of which every run makes a new one.
+def _controller(policy: Any) -> tuple[Any, Any]:
+    """Return (the rule, the object that routes; None for a name, of which every run makes a new one).
 
     Raises:
         ConfigError: `policy` can neither act nor predict.
         UnknownNameError: no such name.
     """
     if isinstance(policy, str):
-        table("routing").load(policy)
-        return None
+        return table("routing").load(policy), None
     if isinstance(policy, type):
         raise ConfigError(f"a policy must be an object, got the class {policy.__name__}; give {policy.__name__}()")
     if all(hasattr(policy, name) for name in ("reset", "act", "observe")):
-        return policy
+        return policy, policy
     if hasattr(policy, "predict"):
-        return table("routing").load("kvgym.control:ModelController")(policy)
+        model = table("routing").load("kvgym.control:ModelController")(policy)
+        return model, model
     raise ConfigError(
         f"a policy must be a name, have reset(), act() and observe(), or have predict(); got {type(policy).__name__}"
     )

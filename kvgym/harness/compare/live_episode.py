@@ -10,7 +10,7 @@ from typing import Any
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.backend import LiveBackend
 from kvgym.backends.sglang.gateway import FrontRouter
-from kvgym.harness.compare.grid import Cell
+from kvgym.harness.compare.cell import Cell
 from kvgym.workloads.base import Workload
 
 
@@ -24,7 +24,7 @@ def open_live(
         BackendError: servers or router cannot be started or reached.
     """
     policy, live = getattr(controller, "front_policy", ""), cell.fleet.live
-    assert live is not None, "grid.expand has checked that the fleet is live"
+    assert live is not None, "make_plan has checked that the fleet is live"
     urls = [server.url for server in pool.acquire(cell.fleet, cell.eviction)]
     with FrontRouter(live, urls, policy) if policy else nullcontext() as router:
         front = router.url if router else ""

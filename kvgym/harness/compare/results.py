@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import ResultsError, UnknownNameError, did_you_mean
-from kvgym.harness.compare.grid import CompareConfig, StoredCell, baseline_labels, load_compare
+from kvgym.harness.compare.cell import StoredCell
+from kvgym.harness.compare.grid import CompareConfig, load_compare
 from kvgym.harness.compare.store import MANIFEST, Store, read_manifest
 from kvgym.harness.compare.summary import Summary, summarize_grid
 from kvgym.harness.measure.samples import Samples
@@ -52,7 +53,7 @@ def read_results(folder: Path) -> Results:
     missing = [(cell.labels, seed) for cell in cells for seed in seeds if not store.has(cell, seed)]
     if len(missing) == len(cells) * len(seeds):
         raise ResultsError(f"no run in {folder} has finished; run `kvgym compare` into it first")
-    summary = summarize_grid(cells, seeds, baseline_labels(config), store, config.warmup_s, config.slo)
+    summary = summarize_grid(cells, seeds, config.baseline_pair.labels, store, config.warmup_s, config.slo)
     return Results(store, manifest, config, cells, summary, missing)
 
 
@@ -82,7 +83,6 @@ def _read_manifest(folder: Path) -> tuple[dict[str, Any], CompareConfig, list[St
     manifest = read_manifest(folder)
     try:
         config = load_compare(manifest["config"])
-        baseline_labels(config)
         cells = [_cell(entry) for entry in manifest["cells"]]
         dict(manifest["versions"]), list(manifest["skipped"])
     except (KeyError, TypeError, ValueError) as error:

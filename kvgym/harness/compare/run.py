@@ -14,10 +14,9 @@ import numpy as np
 from kvgym.backends.base import Backend
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config import contracts
-from kvgym.config.names import table
 from kvgym.errors import ConfigError, KVGymError
+from kvgym.harness.compare.cell import SIMULATED, Cell
 from kvgym.harness.compare.charge import DecisionClock
-from kvgym.harness.compare.grid import SIMULATED, Cell
 from kvgym.harness.compare.router_group import make_routers
 from kvgym.harness.measure.samples import LoadSampler, Samples
 from kvgym.types import Decision
@@ -144,7 +143,7 @@ def make_controller(cell: Cell) -> Any:
 
 def check_oracle(cell: Cell, seed: int) -> None:
     """Raise a `ConfigError` if the cell's eviction policy sees the future and that of its workload is not known."""
-    if table("eviction").load(cell.eviction).oracle:
+    if cell.oracle:
         from kvgym.engine.future import future_uses
 
         if cell.signals.routers > 1:  # each takes its own time to decide, so requests overtake each other

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import KVGymError, ResultsError
-from kvgym.harness.compare.grid import Cell, StoredCell
+from kvgym.harness.compare.cell import Cell, StoredCell
 from kvgym.harness.measure.samples import Samples, read_samples, write_samples
 from kvgym.records import read_records, replacing, write_records
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kvgym.config.slo import SLO
 from kvgym.errors import ResultsError
-from kvgym.harness.compare.grid import SIMULATED, StoredCell
+from kvgym.harness.compare.cell import SIMULATED, StoredCell
 from kvgym.harness.measure.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
 from kvgym.harness.measure.flags import Concentration, concentration, concentration_flags, saturation_flags
 from kvgym.harness.measure.statistics import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvgym.harness.compare.grid import SIMULATED
+from kvgym.harness.compare.cell import SIMULATED
 from kvgym.harness.compare.summary import CellSummary
 
 COLUMNS: tuple[tuple[str, str, float, str], ...] = (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvgym.harness.compare.grid import StoredCell
+from kvgym.harness.compare.cell import StoredCell
 from kvgym.harness.compare.store import Store
 from kvgym.harness.measure.samples import Samples
 from kvgym.types import DONE

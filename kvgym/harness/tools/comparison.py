@@ -19,17 +19,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kvgym.errors import SimulationError
-from kvgym.harness.compare.grid import SIMULATED, Cell, baseline_labels, expand, load_compare
+from kvgym.harness.compare.cell import SIMULATED
+from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.manifest import make_manifest
+from kvgym.harness.compare.plan import Task, make_plan
 from kvgym.harness.compare.results import read_results
-from kvgym.harness.compare.run import check_oracle, make_controller, run
+from kvgym.harness.compare.run import run
 from kvgym.harness.compare.store import Store
 from kvgym.harness.compare.summary import Summary
 from kvgym.harness.report.page import write_page
 from kvgym.harness.report.tables import write_markdown, write_tables
 from kvgym.interrupts import held
-
-Task = tuple[Cell, int]
 
 
 @dataclass(frozen=True)
@@ -58,32 +58,20 @@ def compare(
         KVGymError: the configuration is wrong (nothing is written), a run fails, or the folder cannot be used.
     """
     console = console or Console(quiet=True)
-    config = load_compare(data)
-    baseline_labels(config)
-    cells, skipped = expand(config)
-    for message in skipped:
+    plan = make_plan(load_compare(data))
+    for message in plan.skipped:
         console.print(message, style="yellow", highlight=False, soft_wrap=True)
-    for cell in cells:
-        make_controller(cell)
-        check_oracle(cell, config.seed_list[0])
-    manifest = make_manifest(config, cells, skipped)
-    folder = Path(out) if out is not None else Path("results") / f"{config.name}-{manifest['identity']}"
-    # Cells of one workload and seed stand next to each other, so that a process compiles each episode once.
-    tasks = [(cell, seed) for group in _by_workload(cells) for seed in config.seed_list for cell in group]
+    plan.check()
+    manifest = make_manifest(plan)
+    folder = Path(out) if out is not None else Path("results") / f"{plan.config.name}-{manifest['identity']}"
+    tasks = plan.tasks
     with Store.claim(folder, manifest) as store:
         _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
         results = read_results(folder)
         write_tables(results)
         write_markdown(results)
         write_page(results)
-    return Comparison(folder, results.summary, config.deterministic)
-
-
-def _by_workload(cells: list[Cell]) -> list[list[Cell]]:
-    groups: dict[tuple[str, int], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.workload, cell.fleet.page_size), []).append(cell)
-    return list(groups.values())
+    return Comparison(folder, results.summary, plan.config.deterministic)
 
 
 def _cpus() -> int:

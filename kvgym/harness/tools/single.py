@@ -14,8 +14,8 @@ from kvgym.config.loader import apply_overrides, build, load_config, mistakes_in
 from kvgym.config.names import table
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.config.slo import SLO
+from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.charge import check_charge
-from kvgym.harness.compare.grid import Cell
 from kvgym.harness.compare.run import RunResult, run
 from kvgym.harness.measure.flags import concentration, concentration_flags, saturation_flags
 from kvgym.harness.measure.statistics import check_warmup, summarize

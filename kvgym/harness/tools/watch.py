@@ -16,8 +16,10 @@ from kvgym.config.loader import load_config, mistakes_in
 from kvgym.envs.viewer.frame import Frame, make_frame
 from kvgym.envs.viewer.text import LINES, WIDTH, draw_text, totals
 from kvgym.errors import ConfigError, did_you_mean
-from kvgym.harness.compare.grid import Cell, expand, load_compare
+from kvgym.harness.compare.cell import Cell
+from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.overrides import override_compare
+from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import make_controller, run
 from kvgym.harness.tools.single import Measure, outcome, single_cell
 from kvgym.types import Decision
@@ -49,7 +51,7 @@ def pick_cell(
         data = override_compare(load_config("compare", config), overrides)
         with mistakes_in(config, overrides):
             grid = load_compare(data)
-            cells, _ = expand(grid)
+            cells = list(make_plan(grid).cells)
         for axis, label in chosen.items():
             cells = _fitting(cells, axis, label)
         cell, measure, seed = cells[0], Measure(grid.warmup_s, grid.slo), grid.seed_list[0]

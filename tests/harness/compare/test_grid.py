@@ -4,16 +4,18 @@ import pytest
 
 from kvgym.config.loader import preset_folder, preset_names, to_plain
 from kvgym.errors import ConfigError, UnknownNameError, WorkloadError
-from kvgym.harness.compare.grid import baseline_labels, expand, load_compare
+from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.manifest import make_manifest
+from kvgym.harness.compare.plan import make_plan
 
 GSP = {"use": {"source": "gsp", "groups": 4, "prompts_per_group": 2, "lens": [64, 128]}, "name": "tiny"}
 TWO = {"use": {"workers": 2, "capacity_tokens": 1000}, "name": "two"}
 BASE = {"name": "t", "workloads": [GSP], "clusters": [TWO], "routing": ["random", "round_robin"], "eviction": ["lru"]}
 
 
-def test_expand__grid_in_table_order():
-    cells, skipped = expand(load_compare({**BASE, "eviction": ["lru", "rlt"]}))
+def test_plan__grid_in_table_order():
+    plan = make_plan(load_compare({**BASE, "eviction": ["lru", "rlt"]}))
+    cells, skipped = plan.cells, plan.skipped
     assert [cell.labels[2:] for cell in cells] == [
         ("random", "lru"),
         ("random", "rlt"),
@@ -21,41 +23,44 @@ def test_expand__grid_in_table_order():
         ("round_robin", "rlt"),
     ]
     assert {cell.labels[:2] for cell in cells} == {("tiny", "two")}
-    assert skipped == []
+    assert skipped == ()
 
 
-def test_expand__cells_options_and_names():
+def test_plan__cells_options_and_names():
     pair = {"routing": {"use": "cache_aware", "options": {"threshold": 0.49}, "name": "ca49"}, "eviction": "rlt"}
     data = {"name": "t", "workloads": [GSP], "clusters": [TWO], "cells": [pair]}
-    (cell,), _ = expand(load_compare(data))
+    (cell,) = make_plan(load_compare(data)).cells
     assert (cell.routing, cell.controller, dict(cell.options)) == ("ca49", "cache_aware", {"threshold": 0.49})
 
 
-def test_expand__charged_decisions_are_part_of_what_a_cell_is():
-    free, charged = (expand(load_compare({**BASE, **change}))[0][0] for change in ({}, {"charge_decision_time": 0.002}))
+def test_plan__charged_decisions_are_part_of_what_a_cell_is():
+    free, charged = (
+        make_plan(load_compare({**BASE, **change})).cells[0] for change in ({}, {"charge_decision_time": 0.002})
+    )
     assert (free.charge_decision_time, charged.charge_decision_time) == (0.0, 0.002)
     assert free.plain != charged.plain
     assert load_compare(BASE).deterministic
     assert not load_compare({**BASE, "charge_decision_time": "measured"}).deterministic
 
 
-def test_expand__a_workload_may_have_fleets_of_its_own():
+def test_plan__a_workload_may_have_fleets_of_its_own():
     other = {**GSP, "name": "other", "clusters": [{"use": {"workers": 3}, "name": "three"}]}
-    cells, _ = expand(load_compare({**BASE, "workloads": [GSP, other], "routing": ["random"]}))
+    cells = make_plan(load_compare({**BASE, "workloads": [GSP, other], "routing": ["random"]})).cells
     assert [cell.labels[:2] for cell in cells] == [("tiny", "two"), ("other", "three")]
     assert cells[1].fleet.workers == 3
 
 
-def test_expand__optional_workload_without_its_file_is_left_out():
+def test_plan__optional_workload_without_its_file_is_left_out():
     entry = {"use": {"source": "mooncake", "path": "nowhere/trace.jsonl"}, "name": "trace", "optional": True}
-    cells, skipped = expand(load_compare({**BASE, "workloads": [GSP, entry]}))
+    plan = make_plan(load_compare({**BASE, "workloads": [GSP, entry]}))
+    cells, skipped = plan.cells, plan.skipped
     assert {cell.workload for cell in cells} == {"tiny"}
     assert len(skipped) == 1
     assert skipped[0].startswith("trace is left out: no file 'nowhere/trace.jsonl'")
     with pytest.raises(ConfigError, match="every workload is left out: trace is left out"):
-        expand(load_compare({**BASE, "workloads": [entry]}))
+        make_plan(load_compare({**BASE, "workloads": [entry]}))
     with pytest.raises(WorkloadError, match="no file"):
-        expand(load_compare({**BASE, "workloads": [GSP, {**entry, "optional": False}]}))
+        make_plan(load_compare({**BASE, "workloads": [GSP, {**entry, "optional": False}]}))
 
 
 def test_config__round_trips_to_plain_data():
@@ -108,29 +113,28 @@ def test_config__mistakes(change, message):
         ({"workloads": [{"use": {**GSP["use"], "rate_rps": -1.0}}]}, WorkloadError, "rate_rps must be > 0"),
     ],
 )
-def test_expand__mistakes(change, error, message):
+def test_plan__mistakes(change, error, message):
     config = load_compare({**BASE, **change})
     with pytest.raises(error, match=message):
-        expand(config)
+        make_plan(config)
 
 
 def test_published__needs_a_known_metric_and_one_grid():
     pair = {"routing": "random", "eviction": "lru", "published": {"p50_latency_s": 1.0}}
     data = {"name": "t", "workloads": [GSP, {**GSP, "name": "b"}], "clusters": [TWO], "cells": [pair]}
     with pytest.raises(ConfigError, match="one workload and one cluster, got 2"):
-        expand(load_compare(data))
+        make_plan(load_compare(data))
     pair["published"] = {"p50_latency_ms": 1.0}
     with pytest.raises(ConfigError, match="unknown published metric 'p50_latency_ms'"):
         load_compare(data)
 
 
 def test_baseline__first_pair_or_the_named_one():
-    assert baseline_labels(load_compare(BASE)) == ("random", "lru")
+    assert load_compare(BASE).baseline_pair.labels == ("random", "lru")
     named = load_compare({**BASE, "baseline": {"routing": "round_robin", "eviction": "lru"}})
-    assert baseline_labels(named) == ("round_robin", "lru")
-    absent = load_compare({**BASE, "baseline": {"routing": "lbgr_release", "eviction": "lru"}})
+    assert named.baseline_pair.labels == ("round_robin", "lru")
     with pytest.raises(ConfigError, match=r"baseline lbgr_release \+ lru is not in the grid"):
-        baseline_labels(absent)
+        load_compare({**BASE, "baseline": {"routing": "lbgr_release", "eviction": "lru"}})
 
 
 @pytest.mark.parametrize("name", preset_names("compare"))
@@ -138,14 +142,16 @@ def test_presets__every_comparison_expands(name):
     from kvgym.config.loader import load_yaml
 
     config = load_compare(load_yaml(preset_folder("compare") / f"{name}.yaml"))
-    cells, _ = expand(config)
+    cells = make_plan(config).cells
     assert len({cell.labels for cell in cells}) == len(cells) > 1
-    assert baseline_labels(config)
+    assert config.baseline_pair
 
 
 def test_signals__are_part_of_what_determines_the_results():
-    (plain,), _ = expand(load_compare({**BASE, "routing": ["random"]}))
-    (stale,), _ = expand(load_compare({**BASE, "routing": ["random"], "signals": {"scrape_s": 5.0, "routers": 2}}))
+    (plain,) = make_plan(load_compare({**BASE, "routing": ["random"]})).cells
+    (stale,) = make_plan(
+        load_compare({**BASE, "routing": ["random"], "signals": {"scrape_s": 5.0, "routers": 2}})
+    ).cells
     assert (stale.signals.scrape_s, stale.signals.routers, plain.signals.routers) == (5.0, 2, 1)
     assert stale.plain["signals"]["scrape_s"] == 5.0
     assert stale.plain != plain.plain
@@ -158,10 +164,9 @@ def test_identity__follows_the_content_of_a_model_file(tmp_path, by_path):
     model = tmp_path / "m.zip"
     entry = str(model) if by_path else {"use": "learned", "options": {"path": str(model)}}
     config = load_compare({**BASE, "routing": [entry]})
-    cells, _ = expand(config)
     made = []
     for content in (b"one", b"two", b"one"):
         model.write_bytes(content)
-        made.append(make_manifest(config, cells, []))
+        made.append(make_manifest(make_plan(config)))
     assert made[0]["identity"] == made[2]["identity"] != made[1]["identity"]
     assert str(model) in made[0]["data_sha256"]

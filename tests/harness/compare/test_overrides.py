@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from kvgym.errors import ConfigError
-from kvgym.harness.compare.grid import expand, load_compare
+from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.overrides import override_compare
+from kvgym.harness.compare.plan import make_plan
 
 BASE = {
     "name": "t",
@@ -16,7 +17,7 @@ BASE = {
 
 
 def test_override__reaches_into_every_preset_and_says_so():
-    cells, _ = expand(load_compare(override_compare(BASE, ["cluster.workers=8", "workload.rate_rps=4.0"])))
+    cells = make_plan(load_compare(override_compare(BASE, ["cluster.workers=8", "workload.rate_rps=4.0"]))).cells
     assert [cell.fleet.workers for cell in cells] == [8, 8]
     assert [cell.cluster for cell in cells] == ["l40x4 workers=8", "cluster workers=8"]
     assert {(cell.source.rate_rps, cell.workload) for cell in cells} == {(4.0, "tiny rate_rps=4.0")}
@@ -30,14 +31,14 @@ def test_override__other_keys_are_paths_into_the_comparison():
 
 def test_override__default_fleet_can_be_changed():
     data = {key: value for key, value in BASE.items() if key != "clusters"}
-    (cell,), _ = expand(load_compare(override_compare(data, ["cluster.page_size=16"])))
+    (cell,) = make_plan(load_compare(override_compare(data, ["cluster.page_size=16"]))).cells
     assert cell.fleet.page_size == 16
 
 
 @pytest.mark.parametrize("text", ["cluster.worker=8", "cluster.workers=none", "nothing=1"])
 def test_override__mistakes(text):
     with pytest.raises(ConfigError):
-        expand(load_compare(override_compare(BASE, [text])))
+        make_plan(load_compare(override_compare(BASE, [text])))
 
 
 def test_cluster__reaches_into_the_fleets_of_a_workload():

@@ -6,7 +6,7 @@ import pytest
 from controllers.routing import ROUTING
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.signals import SignalsConfig
-from kvgym.harness.compare.grid import Cell
+from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.router_group import Routers, make_routers
 from kvgym.harness.compare.run import run
 from kvgym.types import DONE

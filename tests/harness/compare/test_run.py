@@ -5,7 +5,7 @@ import pytest
 
 from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import ConfigError
-from kvgym.harness.compare.grid import Cell
+from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.run import make_controller, run
 from kvgym.types import DONE
 from kvgym.workloads.fixed import Fixed
@@ -49,7 +49,7 @@ def cell(**changes):
 BURST = Fixed(({"path": [["a", 1000]]}, {"path": [["b", 1000]]}, {"path": [["c", 1000]], "arrival_s": 9.0}))
 ONE_AT_A_TIME = ClusterConfig(
     workers=2, capacity_tokens=5000, cost={"model": "analytic", "cached_ms": 0.0, "miss_ms": 1.0},
-    request_overhead_s=0.0, step_overhead_s=0.0,
+    one_at_a_time=True, request_overhead_s=0.0, step_overhead_s=0.0,
 )  # fmt: skip
 """A prompt of 1,000 tokens takes one second."""
 

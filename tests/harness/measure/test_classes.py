@@ -5,7 +5,7 @@ import pytest
 
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.slo import SLO
-from kvgym.harness.compare.grid import Cell
+from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.run import run
 from kvgym.harness.measure.classes import (
     CLASS_METRICS,
@@ -96,7 +96,7 @@ def test_fairness__drops_for_a_tenant_on_a_slow_worker():
     """Two tenants send the same prompts; sent to their own workers, one of which has half the speed, they differ."""
     rows = tuple({"path": [[f"p{i}", 1000]], "arrival_s": 3.0 * i, "tenant": i % 2} for i in range(20))
     cost = {"model": "analytic", "cached_ms": 0.0, "miss_ms": 1.0}
-    fleet = ClusterConfig(workers=2, capacity_tokens=50_000, cost=cost, speed=(1.0, 0.5))
+    fleet = ClusterConfig(workers=2, capacity_tokens=50_000, cost=cost, one_at_a_time=True, speed=(1.0, 0.5))
     found = {}
     for routing in ("round_robin", "random"):
         cell = Cell("rows", Fixed(rows), "two", fleet, routing, routing, {}, "lru", {})

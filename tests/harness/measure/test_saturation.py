@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kvgym.config.cluster import ClusterConfig
-from kvgym.harness.compare.grid import Cell
+from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.run import run
 from kvgym.harness.measure.saturation import backlog_growth
 from kvgym.types import RECORD

@@ -8,7 +8,7 @@ import pytest
 
 from kvgym.config.cluster import ClusterConfig
 from kvgym.errors import ResultsError
-from kvgym.harness.compare.grid import Cell
+from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.run import run
 from kvgym.harness.measure.samples import Samples
 from kvgym.harness.tools.trace import trace_events, write_trace
