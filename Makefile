@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/scripts/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
 	tests/harness/compare/test_grid.py tests/harness/compare/test_overrides.py tests/harness/measure/test_statistics.py
 
-.PHONY: quickstart test soak test-live check live bench prove-plugins serving chromium announce clean
+.PHONY: quickstart test soak docs test-live check live bench prove-plugins serving chromium announce clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
@@ -39,6 +39,11 @@ check: $(VENV)/.dev
 # Real servers on the CPU beside the simulator.
 live: $(VENV)/.live serving
 	$(WITH_LIVE) $(BIN)/kvgym compare configs/compare/live_cpu.yaml
+
+# The site in site/: pages made from docstrings, then everything, warnings as errors.
+docs: $(VENV)/.docs
+	$(BIN)/python scripts/make_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # A router, an eviction policy, a reward and a workload are added to a copy of the tree: one file, one line, one test.
 prove-plugins: $(VENV)/.dev
@@ -70,6 +75,10 @@ $(VENV)/.live: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[data,live,train,dev]'
 	touch $@ $(VENV)/.lean $(VENV)/.live
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(PIP) --editable '.[docs]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) $(LIVE) results

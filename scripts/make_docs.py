@@ -76,7 +76,7 @@ def type_of_table(family: str) -> str:
 
 
 def described(module: str, attribute: str) -> str:
-    """Return the module's docstring, and that of the class or function that the name stands for; as preformatted text."""
+    """Return the docstrings of the module and of the class or function that a name stands for, as preformatted text."""
     tree_ = ast.parse(module_file(module).read_text(encoding="utf-8"))
     texts = [ast.get_docstring(tree_) or ""]
     for node in tree_.body:
