@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvgym.errors import KVGymError
-from kvgym.interrupts import Interrupts
+from kvgym.interrupts import told
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,6 @@ app = typer.Typer(
 
 GSP, FLEET, ROUTER, EVICTION = "gsp_small", "l40x4", "lbgr_release", "rlt"
 """What `run` and `watch` take by default."""
-_interrupts = Interrupts()
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object, for programs.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
 
@@ -35,14 +34,14 @@ def main() -> None:
     """Run the command line; a `KVGymError` becomes one line on stderr and exit code 2, Ctrl-C one and 130."""
     sys.path.append(os.getcwd())  # plug-ins named module:attr may lie in the current folder
     try:
-        with _interrupts.taken():
+        with told():
             app()
     except KVGymError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except MemoryError as error:
-        told = " ".join(str(error).split())
-        print(f"error: out of memory{': ' * bool(told)}{told}; take fewer requests or workers", file=sys.stderr)
+        reason = " ".join(str(error).split())
+        print(f"error: out of memory{': ' * bool(reason)}{reason}; take fewer requests or workers", file=sys.stderr)
         sys.exit(2)
 
 
@@ -82,7 +81,7 @@ def run(
     from kvgym.harness.report.single_run import print_run
     from kvgym.harness.tools.single import run_single
 
-    with _interrupts.telling(lambda: "the run was not finished"):
+    with told(lambda: "the run was not finished"):
         result = run_single(workload, cluster, routing, eviction, seed, set_ or [], records, trace)
     _answer(as_json, result, lambda console: print_run(console, result))
 
@@ -112,7 +111,7 @@ def watch(
     cell, measure, first = pick_cell(config, chosen, set_ or [])
     shown = make_console(sys.stderr if as_json else None)
     watching = Watch(cell, measure, first if seed is None else seed, shown, speed, every)
-    with _interrupts.telling(lambda: watching.summary):
+    with told(lambda: watching.summary):
         result = watching.run()
     _answer(as_json, result, lambda console: print_run(console, result))
 
@@ -139,8 +138,8 @@ def compare(
     data = override_compare(load_config("compare", config), set_ or [])
     if seeds is not None:
         data["seeds"] = seeds
-    told = "finished runs are kept, the same command continues"
-    with _interrupts.telling(lambda: told), mistakes_in(config, set_ or []):
+    left = "finished runs are kept, the same command continues"
+    with told(lambda: left), mistakes_in(config, set_ or []):
         done = run_compare(data, out, jobs, Console(stderr=True))
 
     def show(console: Console) -> None:
@@ -215,7 +214,7 @@ def import_(
     from kvgym.logs.importing import import_log
 
     console = Console(stderr=True)
-    with _interrupts.telling(lambda: "no workload file was written"):
+    with told(lambda: "no workload file was written"):
         made, facts = import_log(file, out, format_, tokenizer, keep_text=keep_text, repair=repair, console=console)
     found = {"out": str(made), **facts}
 
@@ -244,7 +243,7 @@ def serve_workers(
         rows = [[url, f"{tokens:,}"] for url, tokens in zip(facts["urls"], facts["capacity_tokens"], strict=True)]
         _answer(as_json, facts, lambda console: print_table(console, ["server", "capacity, tokens"], rows))
 
-    with _interrupts.telling(lambda: "its servers are stopped"):
+    with told(lambda: "its servers are stopped"):
         serve(cluster, eviction, logs, Console(stderr=True), ready)
 
 
@@ -256,7 +255,7 @@ def theory(
     """Measure competitive ratios of eviction policies against the offline optimum."""
     from kvgym.theory.ratio_report import measure_into, print_ratios
 
-    with _interrupts.telling(lambda: "nothing was measured to the end"):
+    with told(lambda: "nothing was measured to the end"):
         results = measure_into(out)
     _answer(as_json, results, lambda console: print_ratios(console, results))
 
@@ -266,7 +265,7 @@ def bench(as_json: Json = False) -> None:
     """Measure engine speed, steps per second, memory and compile time."""
     from kvgym.harness.tools.bench import measure, print_figures
 
-    with _interrupts.telling(lambda: "nothing was measured to the end"):
+    with told(lambda: "nothing was measured to the end"):
         results = measure()
     _answer(as_json, results, lambda console: print_figures(console, results))
 

@@ -56,14 +56,19 @@ ROUTER = PlugIn(
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+
 from controllers.routing.longest_hit import LongestHit
 
 
 def test_choice__is_the_worker_that_holds_most(fleet, ask):
     controller = LongestHit(surplus=4)
     controller.reset(fleet(2), 0)
-    assert controller.act(ask(1, [1, 0], hit=[50, 0])) == 0
-    assert controller.act(ask(1, [9, 0], hit=[50, 0])) == 1
+    for inflight, worker in (([1, 0], 0), ([9, 0], 1)):
+        decision = dataclasses.replace(ask(1, inflight), hit_tokens=np.array([50, 0]))
+        assert controller.act(decision) == worker
 ''',
 )
 EVICTION = PlugIn(

@@ -26,7 +26,7 @@ from kvgym.config.cluster import ClusterConfig
 from kvgym.config.live import LiveConfig
 from kvgym.config.names import table
 from kvgym.errors import BackendError, ConfigError
-from kvgym.interrupts import held
+from kvgym.interrupts import ignored
 
 RELEASE = "0.5.23"
 """SGLang release that this backend was written for and tested with."""
@@ -106,7 +106,7 @@ class Fleet:
             self.cluster, self.eviction, worker, self.ports[worker], self._label(worker)
         )
         # A Ctrl-C in between would leave a server that nobody knows of.
-        with (self.logs / f"worker-{worker}.log").open("ab") as log, held():
+        with (self.logs / f"worker-{worker}.log").open("ab") as log, ignored():
             try:
                 process = subprocess.Popen(
                     command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True

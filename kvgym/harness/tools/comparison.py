@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from kvgym.harness.compare.store import Store
 from kvgym.harness.compare.summary import Summary
 from kvgym.harness.report.page import write_page
 from kvgym.harness.report.tables import write_markdown, write_tables
-from kvgym.interrupts import held
+from kvgym.interrupts import ignored
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_start_worker)
         try:
-            with _no_interrupts():  # nor in the workers, which take over what is blocked here
+            with ignored():  # and the workers leave it to this process
                 futures = [pool.submit(_run_task, task, store) for task in tasks]
             for future in as_completed(futures):
                 future.result()
@@ -107,28 +105,13 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
             _shut(pool)
 
 
-@contextmanager
-def _no_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block, from processes that it starts, too."""
-    resource_tracker.ensure_running()  # its start would let Ctrl-C through again
-    # Other threads take what is blocked in this one, hence `held`; new processes inherit what is blocked.
-    with held():
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
 def _shut(pool: ProcessPoolExecutor) -> None:
-    """Finish the runs that have begun, which are kept, and drop the others; a second Ctrl-C ends them at once."""
+    """Finish the runs that have begun, which are kept, and drop the others; Ctrl-C meanwhile ends them at once."""
     try:
         pool.shutdown(cancel_futures=True)
     except KeyboardInterrupt:
-        with _no_interrupts():
-            for worker in multiprocessing.active_children():
-                worker.kill()
-            pool.shutdown()
+        for worker in multiprocessing.active_children():
+            worker.kill()
         raise
 
 
@@ -154,8 +137,7 @@ def _run_task(task: Task, store: Store) -> None:
 
 
 def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it: one that was killed could not tell its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End with the parent: one that was killed could not tell its workers."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
