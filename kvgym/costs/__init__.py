@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kvgym.config.loader import build
+from kvgym.config.options import build
 from kvgym.config.registry import Registry
 from kvgym.costs.base import CostModel
 

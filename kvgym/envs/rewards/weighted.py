@@ -13,8 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from kvgym.backends.base import Progress
-from kvgym.config.loader import build, load_yaml
+from kvgym.config.loader import load_yaml
 from kvgym.config.names import table
+from kvgym.config.options import build
 from kvgym.envs.rewards.latency import latency
 from kvgym.envs.rewards.makespan import makespan
 from kvgym.envs.rewards.ttft import ttft

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kvgym.config.cluster import ClusterConfig, resolve_cluster
-from kvgym.config.loader import build, option, resolve_workload, to_plain
+from kvgym.config.loader import resolve_workload
 from kvgym.config.names import table
+from kvgym.config.options import build, option, to_plain
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.config.slo import SLO
 from kvgym.costs import resolve_cost

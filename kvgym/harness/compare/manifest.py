@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import kvgym
-from kvgym.config.loader import to_plain
 from kvgym.config.names import table
+from kvgym.config.options import to_plain
 from kvgym.config.sources import package_files
 from kvgym.harness.compare.grid import Cell, CompareConfig, data_files, model_files
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.harness.compare.grid import CompareConfig
 from kvgym.harness.compare.results import Results
 from kvgym.harness.compare.store import to_json, write_text
