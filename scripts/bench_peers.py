@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.harness.tools.bench import TRACE_FLEET
 
 PACKAGE = "aisimulate==0.13.0"

@@ -19,7 +19,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 
 from controllers.learned.candidate_policy import CandidatePolicy, write_scorer
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.envs.choice import make_offer
 from kvgym.envs.eviction import EvictionEnv
 from kvgym.harness.compare.grid import load_compare

@@ -28,7 +28,8 @@ from controllers.learned.group_buffer import GroupBuffer
 from controllers.learned.set_policy import SetPolicy
 from controllers.learned.work_observation import WorkObservation
 from controllers.routing.blend import Blend
-from kvgym.config.loader import load_yaml, to_plain
+from kvgym.config.loader import load_yaml
+from kvgym.config.options import to_plain
 from kvgym.control import ControllerPolicy
 from kvgym.errors import ResultsError
 from kvgym.harness.compare.grid import load_compare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controllers import options
+from controllers import checks
 from controllers.accounts.text_tree import TextTree
 from kvgym.control import RoutingController
 from kvgym.types import Decision, FleetSpec
@@ -29,11 +29,11 @@ class TextRouter(RoutingController):
     def __init__(
         self, cache_threshold: float, balance_abs: int, balance_rel: float, max_tree_chars: int, evict_every_s: float
     ) -> None:
-        options.number("cache_threshold", cache_threshold, 0, 1)
-        options.number("balance_abs", balance_abs, 0)
-        options.number("balance_rel", balance_rel, 0)
-        options.whole("max_tree_chars", max_tree_chars, 1)
-        options.number("evict_every_s", evict_every_s, 0, open_low=True)
+        checks.number("cache_threshold", cache_threshold, 0, 1)
+        checks.number("balance_abs", balance_abs, 0)
+        checks.number("balance_rel", balance_rel, 0)
+        checks.whole("max_tree_chars", max_tree_chars, 1)
+        checks.number("evict_every_s", evict_every_s, 0, open_low=True)
         self.cache_threshold = cache_threshold
         self.balance_abs = balance_abs
         self.balance_rel = balance_rel

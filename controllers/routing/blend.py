@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers import options
+from controllers import checks
 from controllers.accounts.work_model import WorkModel
 from kvgym.control import RoutingController, least
 from kvgym.types import Decision, FleetSpec
@@ -43,8 +43,8 @@ class Blend(RoutingController):
     """
 
     def __init__(self, keep: float = KEEP, miss_price: float = MISS_PRICE) -> None:
-        options.number("keep", keep, 0)
-        options.number("miss_price", miss_price, 0)
+        checks.number("keep", keep, 0)
+        checks.number("miss_price", miss_price, 0)
         self.keep = keep
         self.miss_price = miss_price
 

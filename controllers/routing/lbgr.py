@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers import options
+from controllers import checks
 from controllers.accounts.bounded_rls import BoundedRLS
 from controllers.accounts.in_flight import InFlight
 from kvgym.control import RoutingController, least
@@ -109,11 +109,11 @@ class LBGR(RoutingController):
         delta_t_s: float = 0.02,
     ) -> None:
         for name, value in (("miss_price", miss_price), ("keep", keep), ("trust", trust)):
-            options.number(name, value, 0)
-        options.number("forgetting", forgetting, 0, 1, open_low=True)
+            checks.number(name, value, 0)
+        checks.number("forgetting", forgetting, 0, 1, open_low=True)
         if rho is not None:
-            options.number("rho", rho, 0, 1)
-        options.number("delta_t_s", delta_t_s, 1e-6)
+            checks.number("rho", rho, 0, 1)
+        checks.number("delta_t_s", delta_t_s, 1e-6)
         self.miss_price = miss_price
         self.keep = keep
         self.trust = trust

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controllers import options
+from controllers import checks
 from controllers.accounts.text_tree import TextTree
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.jit.door import njit
@@ -102,14 +102,14 @@ class LBGRRelease(RoutingController):
         evict_every_s: float = 60.0,
     ) -> None:
         for name, value in (("ms_per_char", ms_per_char), ("margin_ms", margin_ms), ("p0", p0)):
-            options.number(name, value, 0)
-        options.whole("parts", parts, 1)
-        options.whole("keep", keep, 0)
-        options.number("keep", keep, 0, parts)
-        options.number("forgetting", forgetting, 0, 1, open_low=True)
-        options.whole("max_tree_chars", max_tree_chars, 1)
-        options.number("tick_s", tick_s, 1e-6)
-        options.number("evict_every_s", evict_every_s, 0, open_low=True)
+            checks.number(name, value, 0)
+        checks.whole("parts", parts, 1)
+        checks.whole("keep", keep, 0)
+        checks.number("keep", keep, 0, parts)
+        checks.number("forgetting", forgetting, 0, 1, open_low=True)
+        checks.whole("max_tree_chars", max_tree_chars, 1)
+        checks.number("tick_s", tick_s, 1e-6)
+        checks.number("evict_every_s", evict_every_s, 0, open_low=True)
         self.ms_per_char = ms_per_char
         self.keep = keep
         self.parts = parts

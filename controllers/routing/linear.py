@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from controllers import options
+from controllers import checks
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
@@ -68,11 +68,11 @@ class Linear(RoutingController):
         names = ("prefill_blocks", "decode_blocks", "prefix", "queue", "kv_use")
         weights = (prefill_blocks, decode_blocks, prefix, queue, kv_use)
         for name, weight in zip(names, weights, strict=True):
-            options.number(name, weight, 0)
+            checks.number(name, weight, 0)
         if max(weights) == 0:
             raise ConfigError(f"linear: one of the weights {', '.join(names)} must be above 0")
-        options.number("temperature", temperature, 0)
-        options.whole("block_tokens", block_tokens, 1)
+        checks.number("temperature", temperature, 0)
+        checks.whole("block_tokens", block_tokens, 1)
         self.weights = weights
         self.block_tokens = block_tokens
         self.temperature = temperature

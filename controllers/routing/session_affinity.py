@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers import options
+from controllers import checks
 from controllers.accounts.cache_model import CacheModel
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
@@ -41,8 +41,8 @@ class SessionAffinity(RoutingController):
     """
 
     def __init__(self, stay: int = 8, near: int = 1) -> None:
-        options.number("stay", stay, 0)
-        options.number("near", near, 0)
+        checks.number("stay", stay, 0)
+        checks.number("near", near, 0)
         if near > stay:
             raise ConfigError(f"session_affinity: 0 <= near <= stay is needed, got near {near} and stay {stay}")
         self.stay = stay

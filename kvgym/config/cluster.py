@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kvgym.config.live import LiveConfig
-from kvgym.config.loader import build, load_config, mistakes_in, option
+from kvgym.config.loader import load_config, mistakes_in
+from kvgym.config.options import build, option
 from kvgym.config.schedule import FleetEvent, check_schedule
 from kvgym.errors import ConfigError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from kvgym.config.loader import option
+from kvgym.config.options import option
 from kvgym.errors import ConfigError
 
 

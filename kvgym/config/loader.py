@@ -1,172 +1,24 @@
-"""Configuration as frozen dataclass trees: YAML in, typed and checked objects out, and back to plain dicts.
+"""Configuration files: YAML into plain maps, presets by name, overrides by path, and the sources that maps name.
 
-Every mistake in a file is a `ConfigError` that says where it sits, what came and what is allowed. Presets are files
-``configs/<kind>/<name>.yaml``, in the checkout or inside the installed package.
+Presets are files ``configs/<kind>/<name>.yaml``, in the checkout or inside the installed package.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
-import sys
-import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union
+from typing import Any
 
 import yaml
 
 from kvgym.config.names import table
-from kvgym.errors import ConfigError, KVGymError, PluginError, UnknownNameError, WorkloadError, did_you_mean
-
-T = TypeVar("T")
+from kvgym.config.options import build, shown, to_plain
+from kvgym.errors import ConfigError, PluginError, UnknownNameError, WorkloadError, did_you_mean
 
 WORKLOAD_FILES = (".kvgw", ".parquet")
 """How the name of a workload file ends (see `kvgym import`)."""
-
-
-def option(default: Any, help: str, unit: str = "") -> Any:
-    """Return a dataclass field with `default` and its documentation, which `kvgym list` prints."""
-    return field(default=default, metadata={"help": help, "unit": unit})
-
-
-# --- typed construction ----------------------------------------------------------------------------------------------
-
-
-def build(cls: type[T], data: Any, where: str = "") -> T:
-    """Make a dataclass from a plain mapping, checking keys and types at every depth.
-
-    Args:
-        cls: a dataclass whose fields are plain types, Literals, tuples, mappings or dataclasses.
-        data: mapping field -> value, as it comes from YAML.
-        where: path of `data` in its file ("cluster"), for messages.
-
-    Raises:
-        ConfigError: an unknown or missing key, or a value of the wrong type or range.
-    """
-    label = where or cls.__name__
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{label} must be a map of fields, got {_shown(data)}")
-    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-    for key in data:
-        if key not in fields:
-            raise ConfigError(
-                f"unknown key {key!r} in {label}{did_you_mean(key, fields)}; allowed: {', '.join(fields)}"
-            )
-    hints = typing.get_type_hints(cls)
-    values = {key: _convert(hints[key], value, f"{where}.{key}" if where else key) for key, value in data.items()}
-    for name, spec in fields.items():
-        required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        if required and name not in values:
-            raise ConfigError(f"{label} lacks {name!r}")
-    try:
-        return cls(**values)
-    except KVGymError as error:
-        raise type(error)(f"{label}: {error}") from error
-
-
-def to_plain(value: Any) -> Any:
-    """Return `value` (dataclasses at any depth) as dicts, lists, numbers and strings, ready for YAML or JSON."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
-    if isinstance(value, Mapping):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (Union, types.UnionType):
-        return _convert_union(args, value, where)
-    if origin is Literal:
-        if value not in args:
-            raise ConfigError(f"{where} must be one of {', '.join(map(repr, args))}, got {_shown(value)}")
-        return value
-    if origin in (tuple, list):
-        return _convert_sequence(origin, args, value, where)
-    if isinstance(origin or hint, type) and issubclass(origin or hint, Mapping):
-        if not isinstance(value, Mapping):
-            raise ConfigError(f"{where} must be a map, got {_shown(value)}")
-        item = args[1] if args else Any
-        return {key: _convert(item, entry, f"{where}.{key}") for key, entry in value.items()}
-    if isinstance(value, hint) and not isinstance(value, bool) | (hint is float):
-        return value
-    if dataclasses.is_dataclass(hint):
-        return build(typing.cast(type, hint), value, where)
-    return _convert_scalar(hint, value, where)
-
-
-def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not abs(value) <= sys.float_info.max:
-            raise ConfigError(f"{where} must be a finite number, got {str(value)[:60]}")
-        return float(value)
-    if hint is bool and isinstance(value, bool):
-        return value
-    names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
-    raise ConfigError(f"{where} must be {names.get(hint, hint.__name__)}, got {_shown(value)}")
-
-
-def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
-    # A map can only mean the dataclass or the dict among the alternatives, a list only the sequence: choosing by shape
-    # first makes the message that of the mistake itself, not "none of the alternatives".
-    shaped = [arg for arg in args if arg is not type(None) and _shape(arg) == _shape_of(value)]
-    if value is None and type(None) in args:
-        return None
-    if len(shaped) == 1:
-        return _convert(shaped[0], value, where)
-    errors = []
-    for arg in shaped or args:
-        try:
-            return _convert(arg, value, where)
-        except ConfigError as error:
-            errors.append(str(error))
-    raise ConfigError("; or ".join(error for error in errors if not error.startswith(f"{where} must be none")))
-
-
-def _shape(hint: Any) -> str:
-    base = typing.get_origin(hint) or hint
-    if base in (tuple, list):
-        return "list"
-    if dataclasses.is_dataclass(base) or (isinstance(base, type) and issubclass(base, Mapping)):
-        return "map"
-    return "scalar"
-
-
-def _shape_of(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "list"
-    return "map" if isinstance(value, Mapping) else "scalar"
-
-
-def _convert_sequence(origin: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
-    if not isinstance(value, list | tuple):
-        raise ConfigError(f"{where} must be a list, got {_shown(value)}")
-    if origin is tuple and args and args[-1] is not Ellipsis:
-        if len(value) != len(args):
-            raise ConfigError(f"{where} must have {len(args)} entries, got {len(value)}")
-        hints = list(args)
-    else:
-        hints = [args[0] if args else Any] * len(value)
-    return origin(_convert(hint, item, f"{where}.{i}") for i, (hint, item) in enumerate(zip(hints, value, strict=True)))
-
-
-def _shown(value: Any) -> str:
-    kind = {"map": "a map", "list": "a list"}.get(_shape_of(value), type(value).__name__)
-    return f"{kind} ({str(value)[:60]!r})" if value is not None else "nothing"
-
-
-# --- files, presets, overrides ---------------------------------------------------------------------------------------
-
 
 _MOST_VALUES = 1_000_000
 """Values in a file with aliases, each counted as often as it is named."""
@@ -231,7 +83,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read configuration {path}: {getattr(error, 'strerror', None) or error}") from error
     data = parse_yaml(text, str(path))
     if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold a map of fields, got {_shown(data)}")
+        raise ConfigError(f"{path} must hold a map of fields, got {shown(data)}")
     return data
 
 
@@ -255,7 +107,7 @@ def apply_overrides(data: Mapping[str, Any], overrides: Iterable[str]) -> dict[s
         elif isinstance(node, dict):
             node[last] = parse_yaml(value, text)
         else:
-            raise ConfigError(f"--set {text}: {'.'.join(parents)} is {_shown(node)}, it has no field {last!r}")
+            raise ConfigError(f"--set {text}: {'.'.join(parents)} is {shown(node)}, it has no field {last!r}")
     return result
 
 
@@ -264,7 +116,7 @@ def _child(node: Any, part: str, text: str) -> Any:
         return node[_index(node, part, text)]
     if isinstance(node, dict):
         return node.setdefault(part, {})
-    raise ConfigError(f"--set {text}: {part!r} is looked up in {_shown(node)}, which is no map")
+    raise ConfigError(f"--set {text}: {part!r} is looked up in {shown(node)}, which is no map")
 
 
 def _index(node: list[Any], part: str, text: str) -> int:
@@ -297,7 +149,7 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
     if isinstance(given, Mapping):
         return dict(given)
     if not isinstance(given, str | Path):
-        raise ConfigError(f"{kind}: must be a preset name, a path or a map, got {_shown(given)}")
+        raise ConfigError(f"{kind}: must be a preset name, a path or a map, got {shown(given)}")
     if str(given).endswith((".yaml", ".yml")):
         return load_yaml(given)
     if kind == "workloads" and str(given).endswith(WORKLOAD_FILES):
@@ -338,9 +190,7 @@ def resolve_workload(given: Any) -> Any:
     """
     if not isinstance(given, str | Path | Mapping):
         if not hasattr(given, "generate"):
-            raise ConfigError(
-                f"workload must be a preset name, a path, a map or a workload source, got {_shown(given)}"
-            )
+            raise ConfigError(f"workload must be a preset name, a path, a map or a workload source, got {shown(given)}")
         return given
     data = load_config("workloads", given)
     with mistakes_in(given):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvgym.config.loader import build, option
+from kvgym.config.options import build, option
 from kvgym.errors import ConfigError, did_you_mean
 
 OBSERVABILITY = ("router", "events", "exact")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from kvgym.config.loader import option
+from kvgym.config.options import check_ranges, option
 from kvgym.errors import ConfigError
 from kvgym.types import DONE
 
@@ -19,17 +19,15 @@ class SLO:
         ConfigError: no limit is given, or one is not above 0.
     """
 
-    ttft_s: float | None = option(None, "longest time to first token", "s")
-    tpot_s: float | None = option(None, "longest time per output token; answers of one token have none", "s")
-    latency_s: float | None = option(None, "longest end-to-end latency", "s")
+    ttft_s: float | None = option(None, "longest time to first token", "s", above=0)
+    tpot_s: float | None = option(None, "longest time per output token; answers of one token have none", "s", above=0)
+    latency_s: float | None = option(None, "longest end-to-end latency", "s", above=0)
 
     def __post_init__(self) -> None:
         limits = {spec.name: getattr(self, spec.name) for spec in fields(self)}
         if all(limit is None for limit in limits.values()):
             raise ConfigError(f"a service level objective needs at least one limit of {', '.join(limits)}")
-        for name, limit in limits.items():
-            if limit is not None and limit <= 0:
-                raise ConfigError(f"{name} must be above 0, got {limit}")
+        check_ranges(self)
 
     def met(self, records: np.ndarray) -> np.ndarray:
         """Return which RECORD rows were answered within every limit, bool (rows,)."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kvgym.config.cluster import ClusterConfig
-from kvgym.config.loader import build
+from kvgym.config.options import build
 from kvgym.config.registry import Registry
 from kvgym.costs.base import CostModel, StepCosts
 from kvgym.errors import ConfigError

@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from kvgym.config.contracts import make_controller
-from kvgym.config.loader import build
 from kvgym.config.names import table
+from kvgym.config.options import build
 from kvgym.encoding.offers import encode_eviction, eviction_space
 from kvgym.envs.choice import ChoiceEnv
 from kvgym.envs.episode import Observation

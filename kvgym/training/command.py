@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from kvgym.config.loader import apply_overrides, load_config, mistakes_in, to_plain
+from kvgym.config.loader import apply_overrides, load_config, mistakes_in
+from kvgym.config.options import to_plain
 from kvgym.errors import KVGymError, ResultsError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvgym.config.loader import build, option
+from kvgym.config.options import build, option
 from kvgym.errors import ConfigError
 from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.plan import make_plan

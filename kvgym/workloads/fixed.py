@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.config.loader import option
+from kvgym.config.options import option
 from kvgym.errors import WorkloadError, did_you_mean
 from kvgym.forest.forest import CHARS_PER_TOKEN, MOST_TOKENS, Forest
 from kvgym.logs.rows import Row

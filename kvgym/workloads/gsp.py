@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from kvgym.config.loader import option
+from kvgym.config.options import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import MOST_TOKENS, Forest
 from kvgym.seeding import stream

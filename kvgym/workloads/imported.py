@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kvgym.config.loader import option
+from kvgym.config.options import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.logs import columnar

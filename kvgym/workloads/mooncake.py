@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.config.loader import option
+from kvgym.config.options import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
 from kvgym.logs.rows import Row, locate, read_rows

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from kvgym.config.cluster import ClusterConfig, resolve_cluster
-from kvgym.config.loader import build, preset_names, to_plain
+from kvgym.config.loader import preset_names
+from kvgym.config.options import build, to_plain
 from kvgym.errors import ConfigError, UnknownNameError
 
 

@@ -6,7 +6,8 @@ from typing import Literal
 import pytest
 
 from kvgym.config import loader
-from kvgym.config.loader import apply_overrides, build, to_plain
+from kvgym.config.loader import apply_overrides
+from kvgym.config.options import build, to_plain
 from kvgym.errors import ConfigError
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kvgym.config.cluster import ClusterConfig
-from kvgym.config.loader import build, to_plain
+from kvgym.config.options import build, to_plain
 from kvgym.config.schedule import FleetEvent
 from kvgym.errors import ConfigError
 

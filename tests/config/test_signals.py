@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig, resolve_signals
 from kvgym.errors import ConfigError
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def key_of(tree: Path, code: str = "print(jit.cache_folder())") -> str:
     environment = {**os.environ, "PYTHONPATH": str(tree), "KVGYM_CACHE": str(tree / "cache")}
-    command = [sys.executable, "-c", f"from kvgym import jit; {code}"]
+    command = [sys.executable, "-c", f"from kvgym.jit import door as jit; {code}"]
     return subprocess.run(command, env=environment, cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
 
 

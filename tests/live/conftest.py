@@ -20,7 +20,7 @@ from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.backend import LiveBackend
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
-from kvgym.config.loader import build
+from kvgym.config.options import build
 from kvgym.forest.forest import Forest
 from kvgym.types import REQUEST, Decision
 from kvgym.workloads.base import Workload

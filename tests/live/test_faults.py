@@ -18,7 +18,7 @@ import kvgym  # noqa: F401  (registers the environments)
 from kvgym.backends.sglang import pool
 from kvgym.backends.sglang.backend import LiveBackend
 from kvgym.backends.sglang.launcher import Fleet, free_port
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.errors import BackendError
 from kvgym.types import DONE, FAILED, REJECTED
 

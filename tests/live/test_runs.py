@@ -17,7 +17,7 @@ import yaml
 
 from kvgym.backends.sglang import pool
 from kvgym.config.cluster import ClusterConfig
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.records import read_records
 from kvgym.types import DONE
 

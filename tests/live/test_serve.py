@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from kvgym.backends.sglang.launcher import check_server
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.config.loader import load_config, preset_names, to_plain
+from kvgym.config.loader import load_config, preset_names
+from kvgym.config.options import to_plain
 from kvgym.errors import ConfigError, UnknownNameError
 from kvgym.training.eviction_training import load_eviction_training
 

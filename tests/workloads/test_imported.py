@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.config.loader import build
+from kvgym.config.options import build
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.logs.chat import render, split
 from kvgym.logs.importing import import_log

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvgym.config.loader import build, resolve_workload
+from kvgym.config.loader import resolve_workload
+from kvgym.config.options import build
 from kvgym.errors import ConfigError, WorkloadError
 from kvgym.workloads.gsp import GSP
 from kvgym.workloads.varied import Varied

@@ -13,8 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from kvgym.backends.base import Progress
-from kvgym.config.loader import build, load_yaml
+from kvgym.config.loader import load_yaml
 from kvgym.config.names import table
+from kvgym.config.options import build
 from kvgym.envs.rewards.base import Term, reads_integrals_only
 from kvgym.errors import ConfigError, SimulationError, did_you_mean
 from kvgym.types import RECORD

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvgym.config.cluster import ClusterConfig
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.harness.compare.charge import Charge
 from kvgym.workloads.base import WorkloadSource

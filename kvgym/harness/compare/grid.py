@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kvgym.config.loader import build, option
+from kvgym.config.options import build, option
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.config.slo import SLO
 from kvgym.errors import ConfigError

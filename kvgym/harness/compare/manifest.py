@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import kvgym
-from kvgym.config.loader import to_plain
 from kvgym.config.names import table
+from kvgym.config.options import to_plain
 from kvgym.config.sources import package_files
 from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.plan import Plan

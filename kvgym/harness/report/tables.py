@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from kvgym.config.loader import to_plain
+from kvgym.config.options import to_plain
 from kvgym.harness.compare.grid import CompareConfig
 from kvgym.harness.compare.results import Results
 from kvgym.harness.compare.store import to_json, write_text

@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from kvgym.config.cluster import resolve_cluster
-from kvgym.config.loader import apply_overrides, build, load_config, mistakes_in, resolve_workload
+from kvgym.config.loader import apply_overrides, load_config, mistakes_in, resolve_workload
 from kvgym.config.names import table
+from kvgym.config.options import build
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.config.slo import SLO
 from kvgym.harness.compare.cell import Cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers import options
+from controllers import checks
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.types import Decision, FleetSpec
 
@@ -20,7 +20,7 @@ class LongestHit(RoutingController):
     """
 
     def __init__(self, surplus: int = 16) -> None:
-        options.whole("surplus", surplus, 0)
+        checks.whole("surplus", surplus, 0)
         self.surplus = surplus
 
     def reset(self, spec: FleetSpec, seed: int) -> None:

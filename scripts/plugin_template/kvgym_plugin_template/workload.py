@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvgym.config.loader import option
+from kvgym.config.options import option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.seeding import stream

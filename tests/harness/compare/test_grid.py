@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.config.loader import preset_folder, preset_names, to_plain
+from kvgym.config.loader import preset_folder, preset_names
+from kvgym.config.options import to_plain
 from kvgym.errors import ConfigError, UnknownNameError, WorkloadError
 from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.manifest import make_manifest

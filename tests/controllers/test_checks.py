@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from controllers import options
+from controllers import checks
 from controllers.routing import ROUTING
 from kvgym.errors import ConfigError
 
@@ -44,15 +44,15 @@ def test_controllers__say_what_is_allowed(name, values, message):
 
 
 def test_number__bounds():
-    options.number("x", 0, 0, 1)
-    options.number("x", 1.0, 0, 1)
+    checks.number("x", 0, 0, 1)
+    checks.number("x", 1.0, 0, 1)
     with pytest.raises(ConfigError, match=r"x must be a number >= 0 and <= 1e\+12, got 1e\+308"):
-        options.number("x", 1e308, 0)
+        checks.number("x", 1e308, 0)
     with pytest.raises(ConfigError, match="x must be a number > 0 and <= 1, got 0"):
-        options.number("x", 0, 0, 1, open_low=True)
+        checks.number("x", 0, 0, 1, open_low=True)
 
 
 def test_whole__bounds():
-    options.whole("x", 3, 3)
+    checks.whole("x", 3, 3)
     with pytest.raises(ConfigError, match="x must be a whole number >= 3, got 2"):
-        options.whole("x", 2, 3)
+        checks.whole("x", 2, 3)

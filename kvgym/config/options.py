@@ -1,0 +1,199 @@
+"""Options declare fields of dataclasses: default, help, unit and range; one builder makes and checks such objects.
+
+Every mistake is a `ConfigError` that says where it sits, what came and what is allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union
+
+from kvgym.errors import ConfigError, KVGymError, did_you_mean
+
+T = TypeVar("T")
+
+
+def option(
+    default: Any, help: str, unit: str = "", low: float | None = None, high: float | None = None,
+    above: float | None = None,
+) -> Any:  # fmt: skip
+    """Return a dataclass field with `default`, its documentation (`kvgym list` prints it) and its range.
+
+    Args:
+        default: value where none is given.
+        help: what it is.
+        unit: of the number.
+        low: smallest value allowed; also of each entry of a tuple.
+        high: largest value allowed, likewise.
+        above: the value must exceed this.
+    """
+    return field(default=default, metadata={"help": help, "unit": unit, "low": low, "high": high, "above": above})
+
+
+def check_ranges(config: Any) -> None:
+    """Check every option of the dataclass object `config`: `__post_init__` calls it before its own checks.
+
+    Raises:
+        ConfigError: a number is out of its option's range; none is not a number and always passes.
+    """
+    for spec in dataclasses.fields(config):
+        if allowed := range_text(spec):
+            value = getattr(config, spec.name)
+            for number in value if isinstance(value, tuple) else (value,):
+                if number is not None and not _inside(spec.metadata, number):
+                    raise ConfigError(f"{spec.name} must be {allowed}, got {number}")
+
+
+def range_text(spec: dataclasses.Field[Any]) -> str:
+    """Return the range of an option in words ("at least 1 and at most 10"); empty: it has none."""
+    words = (("above", "above"), ("low", "at least"), ("high", "at most"))
+    given = ((word, spec.metadata.get(key)) for key, word in words)
+    return " and ".join(f"{word} {_number(bound)}" for word, bound in given if bound is not None)
+
+
+def _number(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
+def _inside(bounds: Mapping[str, Any], value: Any) -> bool:
+    """Whether a number keeps the bounds that are given; nan and infinity keep none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        return False
+    low, high, above = bounds["low"], bounds["high"], bounds["above"]
+    return (low is None or value >= low) and (high is None or value <= high) and (above is None or value > above)
+
+
+def build(cls: type[T], data: Any, where: str = "") -> T:
+    """Make a dataclass from a plain mapping, checking keys and types at every depth.
+
+    Args:
+        cls: a dataclass whose fields are plain types, Literals, tuples, mappings or dataclasses.
+        data: mapping field -> value, as it comes from YAML.
+        where: path of `data` in its file ("cluster"), for messages.
+
+    Raises:
+        ConfigError: an unknown or missing key, or a value of the wrong type or range.
+    """
+    label = where or cls.__name__
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{label} must be a map of fields, got {shown(data)}")
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise ConfigError(
+                f"unknown key {key!r} in {label}{did_you_mean(key, fields)}; allowed: {', '.join(fields)}"
+            )
+    hints = typing.get_type_hints(cls)
+    values = {key: _convert(hints[key], value, f"{where}.{key}" if where else key) for key, value in data.items()}
+    for name, spec in fields.items():
+        required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            raise ConfigError(f"{label} lacks {name!r}")
+    try:
+        return cls(**values)
+    except KVGymError as error:
+        raise type(error)(f"{label}: {error}") from error
+
+
+def to_plain(value: Any) -> Any:
+    """Return `value` (dataclasses at any depth) as dicts, lists, numbers and strings, ready for YAML or JSON."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    if isinstance(value, Mapping):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _convert_union(args, value, where)
+    if origin is Literal:
+        if value not in args:
+            raise ConfigError(f"{where} must be one of {', '.join(map(repr, args))}, got {shown(value)}")
+        return value
+    if origin in (tuple, list):
+        return _convert_sequence(origin, args, value, where)
+    if isinstance(origin or hint, type) and issubclass(origin or hint, Mapping):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where} must be a map, got {shown(value)}")
+        item = args[1] if args else Any
+        return {key: _convert(item, entry, f"{where}.{key}") for key, entry in value.items()}
+    if isinstance(value, hint) and not isinstance(value, bool) | (hint is float):
+        return value
+    if dataclasses.is_dataclass(hint):
+        return build(typing.cast(type, hint), value, where)
+    return _convert_scalar(hint, value, where)
+
+
+def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not abs(value) <= sys.float_info.max:
+            raise ConfigError(f"{where} must be a finite number, got {str(value)[:60]}")
+        return float(value)
+    if hint is bool and isinstance(value, bool):
+        return value
+    names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", type(None): "none"}
+    raise ConfigError(f"{where} must be {names.get(hint, hint.__name__)}, got {shown(value)}")
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    # A map can only mean the dataclass or the dict among the alternatives, a list only the sequence: choosing by shape
+    # first makes the message that of the mistake itself, not "none of the alternatives".
+    shaped = [arg for arg in args if arg is not type(None) and _shape(arg) == _shape_of(value)]
+    if value is None and type(None) in args:
+        return None
+    if len(shaped) == 1:
+        return _convert(shaped[0], value, where)
+    errors = []
+    for arg in shaped or args:
+        try:
+            return _convert(arg, value, where)
+        except ConfigError as error:
+            errors.append(str(error))
+    raise ConfigError("; or ".join(error for error in errors if not error.startswith(f"{where} must be none")))
+
+
+def _shape(hint: Any) -> str:
+    base = typing.get_origin(hint) or hint
+    if base in (tuple, list):
+        return "list"
+    if dataclasses.is_dataclass(base) or (isinstance(base, type) and issubclass(base, Mapping)):
+        return "map"
+    return "scalar"
+
+
+def _shape_of(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "list"
+    return "map" if isinstance(value, Mapping) else "scalar"
+
+
+def _convert_sequence(origin: Any, args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where} must be a list, got {shown(value)}")
+    if origin is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            raise ConfigError(f"{where} must have {len(args)} entries, got {len(value)}")
+        hints = list(args)
+    else:
+        hints = [args[0] if args else Any] * len(value)
+    return origin(_convert(hint, item, f"{where}.{i}") for i, (hint, item) in enumerate(zip(hints, value, strict=True)))
+
+
+def shown(value: Any) -> str:
+    """Return the kind of `value` and its beginning, for messages."""
+    kind = {"map": "a map", "list": "a list"}.get(_shape_of(value), type(value).__name__)
+    return f"{kind} ({str(value)[:60]!r})" if value is not None else "nothing"
