@@ -73,10 +73,17 @@ class WeightedReward:
             before: as for one episode, but each field an array (episodes,).
             after: likewise.
             ended: returns the RECORD rows of an episode; asked once for each only if a term needs them.
+
+        Raises:
+            SimulationError: a term gave no finite number, or one for all episodes together.
         """
         if all(map(reads_integrals_only, self._terms.values())):
-            terms: dict[str, Any] = {name: term(before, after, _NOTHING) for name, term in self._terms.items()}
-            return sum(weight * terms[name] for name, weight in self.weights.items()), terms
+            terms = {name: np.asarray(term(before, after, _NOTHING)) for name, term in self._terms.items()}
+            shaped = all(values.shape == np.shape(after.time_s) for values in terms.values())
+            total = sum(weight * terms[name] for name, weight in self.weights.items()) if shaped else math.nan
+            if not np.isfinite(total).all():
+                raise SimulationError(f"reward terms of integrals must be a finite number per episode, got {terms}")
+            return cast(np.ndarray, total), terms
         steps = enumerate(zip(np.column_stack(before), np.column_stack(after), strict=True))
         found = [self(Progress(*b), Progress(*a), ended(i)) for i, (b, a) in steps]
         terms = {name: np.array([each[name] for _, each in found]) for name in self.weights}

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
 from kvgym.backends.base import Progress
+from kvgym.envs.rewards import REWARDS
 from kvgym.envs.rewards.base import of_integrals
 from kvgym.envs.rewards.weighted import WeightedReward
 from kvgym.errors import ConfigError, PluginError, SimulationError, UnknownNameError
@@ -150,10 +153,24 @@ def test_of_many__gives_each_episode_what_it_gets_alone():
     rows[0]["status"], rows[0]["hit_tokens"] = DONE, 7
     together = [Progress(*np.array(each).T) for each in (before, after)]
     integrals = {"latency": 1.0, "ttft": 0.3, "makespan": 2.0}
-    for given, ended in ((integrals, None), (longest_wait, None), ({"cache": 0.5, "ttft": 1.0}, rows.__getitem__)):
+    each_alone = [(name, rows.__getitem__) for name in REWARDS if not inspect.isclass(REWARDS.load(name))]
+    both = {"cache": 0.5, "ttft": 1.0}
+    for given, ended in ((integrals, None), (longest_wait, None), (both, rows.__getitem__), *each_alone):
         reward = WeightedReward(given)
         terms = reward.weights
         totals, values = reward.of_many(*together, ended)
         alone = [reward(*each) for each in zip(before, after, rows, strict=True)]
         assert totals.tolist() == [total for total, _ in alone]
         assert [{name: values[name][i] for name in terms} for i in range(2)] == [found for _, found in alone]
+
+
+@pytest.mark.parametrize("value", [1.0, np.zeros(3), np.array([0.0, np.nan])], ids=["one", "three", "nan"])
+def test_of_many__a_term_must_give_each_episode_a_finite_number(value):
+    still = Progress(*np.zeros((4, 2)))
+    with pytest.raises(SimulationError, match="a finite number per episode, got"):
+
+        @of_integrals
+        def wrong(before, after, records):
+            return value
+
+        WeightedReward(wrong).of_many(still, still, None)
