@@ -191,8 +191,8 @@ def trace(
     from kvgym.harness.tools.trace import write_trace
 
     events = write_trace(out, *find_run(folder, cell, seed))
-    told = f"{out}: {events:,} events; open it in ui.perfetto.dev"
-    _answer(as_json, {"out": str(out), "events": events}, lambda console: say(console, told))
+    where = f"{out}: {events:,} events; open it in ui.perfetto.dev"
+    _answer(as_json, {"out": str(out), "events": events}, lambda console: say(console, where))
 
 
 @app.command("import")

@@ -27,7 +27,8 @@ def told(left: Callable[[], str] = str) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, _Told) or not _interrupted(error):
             raise
-        print(f"interrupted: {left()}" if left() else "interrupted", file=sys.stderr, flush=True)
+        rest = left()
+        print(f"interrupted: {rest}" if rest else "interrupted", file=sys.stderr, flush=True)
         raise _Told(EXIT_CODE) from None
 
 

@@ -60,7 +60,7 @@ def env_page(env_id: str, path: str) -> str:
 def family_page(family: str) -> str:
     """Return the page of all plug-ins of a family: the docstring of the family, then of each class or module."""
     registry = table(family)
-    package = importlib.import_module(type_of_table(family))
+    package = importlib.import_module(TABLES[family].partition(":")[0])
     title, _, rest = (inspect.getdoc(package) or "").partition("\n")
     parts = [f"# {family.capitalize()}", f"Made by `scripts/make_docs.py` from docstrings. {title}", rest.strip()]
     for name, path in sorted(registry.items()):
@@ -70,16 +70,11 @@ def family_page(family: str) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def type_of_table(family: str) -> str:
-    """Return the package that holds a family's name table."""
-    return TABLES[family].partition(":")[0]
-
-
 def described(module: str, attribute: str) -> str:
     """Return the docstrings of the module and of the class or function that a name stands for, as preformatted text."""
-    tree_ = ast.parse(module_file(module).read_text(encoding="utf-8"))
-    texts = [ast.get_docstring(tree_) or ""]
-    for node in tree_.body:
+    source = ast.parse(module_file(module).read_text(encoding="utf-8"))
+    texts = [ast.get_docstring(source) or ""]
+    for node in source.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute.partition(".")[0]:
             texts.append(ast.get_docstring(node) or "")
     shown = [text for text in texts if text]

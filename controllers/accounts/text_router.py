@@ -1,6 +1,8 @@
-"""Base of SGLang's two cache-aware routers: their constants, their text tree and the rule that they begin with."""
+"""Base of SGLang's two cache-aware routers: their options, their text tree and the rule that they begin with."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from controllers import checks
 from controllers.accounts.text_tree import TextTree
@@ -8,6 +10,7 @@ from kvgym.control import RoutingController
 from kvgym.types import Decision, FleetSpec
 
 
+@dataclass(eq=False)
 class TextRouter(RoutingController):
     """A router with a text tree that leaves it when the fleet is out of balance.
 
@@ -26,19 +29,18 @@ class TextRouter(RoutingController):
         "a prompt whose prefix a worker holds goes there whatever its load, until the fleet is out of balance"
     )
 
-    def __init__(
-        self, cache_threshold: float, balance_abs: int, balance_rel: float, max_tree_chars: int, evict_every_s: float
-    ) -> None:
-        checks.number("cache_threshold", cache_threshold, 0, 1)
-        checks.number("balance_abs", balance_abs, 0)
-        checks.number("balance_rel", balance_rel, 0)
-        checks.whole("max_tree_chars", max_tree_chars, 1)
-        checks.number("evict_every_s", evict_every_s, 0, open_low=True)
-        self.cache_threshold = cache_threshold
-        self.balance_abs = balance_abs
-        self.balance_rel = balance_rel
-        self.max_tree_chars = max_tree_chars
-        self.evict_every_s = evict_every_s
+    cache_threshold: float
+    balance_abs: int
+    balance_rel: float
+    max_tree_chars: int
+    evict_every_s: float
+
+    def __post_init__(self) -> None:
+        checks.number("cache_threshold", self.cache_threshold, 0, 1)
+        checks.number("balance_abs", self.balance_abs, 0)
+        checks.number("balance_rel", self.balance_rel, 0)
+        checks.whole("max_tree_chars", self.max_tree_chars, 1)
+        checks.number("evict_every_s", self.evict_every_s, 0, open_low=True)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with empty trees."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from controllers.accounts.text_router import TextRouter
 from kvgym.control import allowed_workers, least
 from kvgym.types import Decision
 
 
+@dataclass(eq=False)
 class CacheAware(TextRouter):
     """Policy `cache_aware` of sglang-router 0.3.2 with its default constants.
 
@@ -27,23 +30,14 @@ class CacheAware(TextRouter):
 
     Source: sglang-router 0.3.2 (sgl-model-gateway, policies/cache_aware.rs and tree.rs).
 
-    Args:
-        cache_threshold: matched fraction that must be exceeded.
-        balance_abs: difference of requests in flight that must be exceeded.
-        balance_rel: ratio of requests in flight that must be exceeded.
-        max_tree_chars: size to which each worker's tree is trimmed, characters.
-        evict_every_s: period of the trimming, seconds.
+    Args: those of `TextRouter`.
     """
 
-    def __init__(
-        self,
-        cache_threshold: float = 0.3,
-        balance_abs: int = 64,
-        balance_rel: float = 1.5,
-        max_tree_chars: int = 2**26,
-        evict_every_s: float = 60.0,
-    ) -> None:
-        super().__init__(cache_threshold, balance_abs, balance_rel, max_tree_chars, evict_every_s)
+    cache_threshold: float = 0.3
+    balance_abs: int = 64
+    balance_rel: float = 1.5
+    max_tree_chars: int = 2**26
+    evict_every_s: float = 60.0
 
     def act(self, decision: Decision) -> int:
         """Return the worker by the three rules, and remember the prompt there."""

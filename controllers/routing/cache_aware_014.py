@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from controllers.accounts.text_router import TextRouter
@@ -9,6 +11,7 @@ from kvgym.control import least
 from kvgym.types import Decision, FleetSpec
 
 
+@dataclass(eq=False)
 class CacheAware014(TextRouter):
     """Policy `cache_aware` of sgl-router 0.1.4 (sglang 0.4.6) with the constants of the LBGR paper's release.
 
@@ -34,23 +37,14 @@ class CacheAware014(TextRouter):
 
     Source: sgl-router 0.1.4 (src/router.rs, src/tree.rs) as in the paper's release (github fzwark/KVRouting, fc3b2a1).
 
-    Args:
-        cache_threshold: matched fraction that must be exceeded.
-        balance_abs: difference of requests in flight that must be exceeded.
-        balance_rel: ratio of requests in flight that must be exceeded.
-        max_tree_chars: size to which each worker's tree is trimmed, characters.
-        evict_every_s: period of the trimming, seconds.
+    Args: those of `TextRouter`.
     """
 
-    def __init__(
-        self,
-        cache_threshold: float = 0.5,
-        balance_abs: int = 32,
-        balance_rel: float = 1.0001,
-        max_tree_chars: int = 2**24,
-        evict_every_s: float = 60.0,
-    ) -> None:
-        super().__init__(cache_threshold, balance_abs, balance_rel, max_tree_chars, evict_every_s)
+    cache_threshold: float = 0.5
+    balance_abs: int = 32
+    balance_rel: float = 1.0001
+    max_tree_chars: int = 2**24
+    evict_every_s: float = 60.0
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with empty trees and draw the orders that settle ties."""

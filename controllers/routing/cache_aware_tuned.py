@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from controllers.routing.cache_aware import CacheAware
 
 
+@dataclass(eq=False)
 class CacheAwareTuned(CacheAware):
     """`cache_aware` with another threshold: what SGLang's rules can do here when somebody has turned the knobs.
 
@@ -17,20 +20,7 @@ class CacheAwareTuned(CacheAware):
 
     Source: rules as in `cache_aware`; constants from the simulator, not from any release.
 
-    Args:
-        cache_threshold: matched fraction that must be exceeded.
-        balance_abs: difference of requests in flight that must be exceeded.
-        balance_rel: ratio of requests in flight that must be exceeded.
-        max_tree_chars: size to which each worker's tree is trimmed, characters.
-        evict_every_s: period of the trimming, seconds.
+    Args: those of `TextRouter`.
     """
 
-    def __init__(
-        self,
-        cache_threshold: float = 0.49,
-        balance_abs: int = 64,
-        balance_rel: float = 1.5,
-        max_tree_chars: int = 2**26,
-        evict_every_s: float = 60.0,
-    ) -> None:
-        super().__init__(cache_threshold, balance_abs, balance_rel, max_tree_chars, evict_every_s)
+    cache_threshold: float = 0.49

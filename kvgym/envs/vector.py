@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kvgym.backends.batch import SimulatedBatch
+from kvgym.backends.crew import cpus
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.engine.state import FINISHED
 from kvgym.envs.episode import Observation, as_index
@@ -80,7 +80,7 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self._reward, self._workers = first._reward, int(first.action_space.n)
         self._limit, self._pool = max_episode_steps, seed_pool
-        self._threads = threads or max(min(_cpus(), num_envs // _PER_THREAD), 1)
+        self._threads = threads or max(min(cpus(), num_envs // _PER_THREAD), 1)
         self._elapsed = np.zeros(num_envs, np.int64)
         self._invalid = np.zeros(num_envs, np.int64)
         self._batch: SimulatedBatch | None = None
@@ -231,10 +231,6 @@ def _check_count(name: str, value: Any, optional: bool) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not (whole and value >= 1) and not (optional and value is None):
         raise ConfigError(f"{name} must be a whole number >= 1{' or None' if optional else ''}, got {value!r}")
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _shifted(options: dict[str, Any] | None, i: int) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from kvgym.backends.crew import cpus
 from kvgym.errors import SimulationError
 from kvgym.harness.compare.cell import SIMULATED
 from kvgym.harness.compare.grid import load_compare
@@ -64,16 +65,12 @@ def compare(
     folder = Path(out) if out is not None else Path("results") / f"{plan.config.name}-{manifest['identity']}"
     tasks = plan.tasks
     with Store.claim(folder, manifest) as store:
-        _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or _cpus(), console)
+        _run_all([task for task in tasks if not store.has(*task)], len(tasks), store, jobs or cpus(), console)
         results = read_results(folder)
         write_tables(results)
         write_markdown(results)
         write_page(results)
     return Comparison(folder, results.summary, plan.config.deterministic)
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Console) -> None:
