@@ -178,17 +178,35 @@ def test_cache__only_what_an_edit_changes_is_compiled_again(tree: Path) -> None:
     assert not pages & {"touch", "evict", "match"}
 
 
+RUNS = """
+import sys
+from pathlib import Path
+import numpy as np
+from kvgym.envs.vector import RoutingVectorEnv
+from kvgym.harness.tools.single import run_single
+
+sets = ["workload.groups=12", "workload.lens=[64, 128]", "cluster.capacity_tokens=700"]
+run_single("gsp_small", "l40x4", "lbgr", "rlt", 0, sets, records=Path(sys.argv[1]))
+envs = RoutingVectorEnv(4, workload="gsp_small", threads=2)
+envs.reset(seed=0)
+for step in range(400):
+    observation, reward, *_ = envs.step(np.arange(4))
+    print(reward, *(value.sum() for value in observation.values()))
+"""
+
+
 @pytest.mark.soak
 @pytest.mark.skipif(not door.JIT_ON, reason="about compiled code")
 def test_plain_jit__gives_the_same_records(tmp_path: Path) -> None:
-    command = "run --workload gsp_small --cluster l40x4 --routing lbgr --eviction rlt --set workload.lens=[64,128]"
-    command += " --set workload.groups=12 --set cluster.capacity_tokens=700 --records"
-    records = []
+    records, printed = [], []
     for plain in "01":
         file = tmp_path / f"{plain}.parquet"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "KVGYM_PLAIN_JIT": plain}
-        subprocess.run([sys.executable, "-m", "kvgym", *command.split(), str(file)], env=environment, check=True)
+        command = [sys.executable, "-c", RUNS, str(file)]
+        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        printed.append(done.stdout)
         records.append(file.read_bytes())
+    assert printed[0] == printed[1] != ""
     assert records[0] == records[1]
 
 
