@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvgym.jit import door
-from kvgym.jit.storage import cache_folder
+from kvgym.jit import door, storage
 from kvgym.types import RECORD
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -125,6 +124,20 @@ def test_cache__neighbours_of_a_lone_module_count(tmp_path: Path) -> None:
     assert play(tmp_path, "mine_of_test:POLICY")[0][0] != before
 
 
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
+def test_announced__is_said_once_and_only_if_something_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(storage, "cache_folder", lambda: tmp_path)
+    said = []
+    for _ in range(2):  # the second finds what the first has kept
+        with storage.announced("compiling ..."):
+            for add in (lambda x: x + 10, lambda x: x + 20):
+                assert door.njit("int64(int64)")(add)(1) > 10
+        said.append(capsys.readouterr().err)
+    assert said == ["compiling ...\n", ""]
+
+
 FACTORY = """
 from kvgym.jit.door import njit
 
@@ -164,7 +177,9 @@ def test_cache__only_what_an_edit_changes_is_compiled_again(tree: Path) -> None:
         return set(printed(tree, code).split())
 
     play(ROOT, "lru", "rlt")
-    shutil.copytree(cache_folder(), tree / "cache" / cache_folder().name, ignore=shutil.ignore_patterns("plain"))
+    shutil.copytree(
+        storage.cache_folder(), tree / "cache" / storage.cache_folder().name, ignore=shutil.ignore_patterns("plain")
+    )
     compiled("controllers/routing/lbgr.py", '"""', '"""')  # what `play` did not need
     assert compiled("controllers/routing/lbgr.py", '"""', '"""\n') == set()
     assert compiled("controllers/eviction/rlt.py", '    """', '    """It is so: ') == set()
