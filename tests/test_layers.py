@@ -15,7 +15,7 @@ from kvgym.config.names import TABLES, table
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
-    ("kvgym", "kvgym.errors", "kvgym.seeding", "kvgym.config.sources", "kvgym.interrupts"),
+    ("kvgym", "kvgym.errors", "kvgym.seeding", "kvgym.interrupts"),
     ("kvgym.jit",),
     ("kvgym.forest",),
     ("kvgym.types",),
@@ -123,6 +123,8 @@ def broken_rules(module: str, tree: ast.AST) -> list[str]:
             problems.append(f"line {line}: {module} must not import {name}, which lies above it")
         elif rank is not None and name.partition(".")[0] == "controllers":
             problems.append(f"line {line}: kvgym finds controllers by name only, it must not import {name}")
+        if name.partition(".")[0] in ("numba", "llvmlite") and not module.startswith("kvgym.jit."):
+            problems.append(f"line {line}: only kvgym.jit knows numba; {module} must not import {name}")
         optional = name.partition(".")[0] in OPTIONAL or name in MADE_OF_OPTIONAL
         if top and optional and module not in INSIDE_SGLANG | MADE_OF_OPTIONAL:
             problems.append(f"line {line}: {name} is optional; import it where it is used")
@@ -142,6 +144,8 @@ def test_imports__go_one_way(path):
         ("kvgym.config.loader", "from kvgym import workloads"),
         ("kvgym.harness.compare.run", "import controllers.routing"),
         ("controllers.routing.lbgr", "from kvgym.envs.routing import RoutingEnv"),
+        ("kvgym.engine.engine", "from numba import types"),
+        ("controllers.eviction.lru", "import numba"),
         ("controllers.learned.model", "import torch"),
         ("controllers.learned.model", "from controllers.learned.set_policy import SetPolicy"),
     ],

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
 from kvgym.backends.base import Progress
-from kvgym.backends.crew import Crew
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.engine.growth import grow
 from kvgym.engine.serving.readings import SIGNALS
 from kvgym.engine.state import BROKEN, DECIDE, FINISHED, GROW
 from kvgym.errors import SimulationError
+
+
+def cpus() -> int:
+    """Return how many CPUs this process may use, at least 1."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class SimulatedBatch:
@@ -35,7 +40,7 @@ class SimulatedBatch:
         workers = backends[0].cluster.workers
         self.out = episodes.new_out(len(backends), workers)
         self._seen = [np.zeros((SIGNALS, workers), np.int64) for _ in range(threads)]
-        self._crew = Crew(threads - 1)
+        self._pool = ThreadPoolExecutor(threads, "kvgym-batch")
         self._all = np.array_split(np.arange(len(backends)), threads)
         for i, backend in enumerate(backends):
             self.replace(i, backend)
@@ -71,14 +76,20 @@ class SimulatedBatch:
 
     def close(self) -> None:
         """End the threads."""
-        self._crew.close()
+        self._pool.shutdown()
 
     def _run(self, parts: list[np.ndarray], route: np.ndarray) -> None:
-        """Make one compiled call for each part, the numbers of its episodes, int64: one thread each."""
+        """Make one compiled call for each part (numbers of episodes, int64), in a thread each, the first in this."""
         first = self._backends[0]
         common = (self._rows, self._verbs, first.engine.bound, first.exact)
-        calls = zip(parts, self._seen, strict=False)
-        self._crew.do([partial(self._api.advance, *common, part, route, seen, self.out) for part, seen in calls])
+        calls = [(*common, part, route, seen, self.out) for part, seen in zip(parts, self._seen, strict=False)]
+        others = [self._pool.submit(self._api.advance, *call) for call in calls[1:]]
+        try:
+            self._api.advance(*calls[0])
+        finally:
+            wait(others)  # after a Ctrl-C, too: the next call must not meet them
+        for other in others:
+            other.result()
 
     def _make_room(self, i: int) -> None:
         """Enlarge what has become too small in episode i."""

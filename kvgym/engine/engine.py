@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from kvgym.engine.serving.readings import SIGNALS
 from kvgym.engine.serving.scrape import on_the_way
 from kvgym.engine.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
 from kvgym.errors import ConfigError, SimulationError
-from kvgym.jit.door import JIT_ON, as_records, cache_folder, record_zeros
+from kvgym.jit.door import as_records, record_zeros
+from kvgym.jit.storage import announced
 from kvgym.types import RECORD
 from kvgym.workloads.base import Workload
 
@@ -25,10 +25,9 @@ RING_EVENTS = 1000
 
 
 def load_entry() -> Any:
-    """Import the compiled entry points; the first import on a machine compiles and says so on stderr, once."""
-    if "kvgym.engine.entry.entry" not in sys.modules and JIT_ON and not cache_folder().exists():
-        print("kvgym: compiling the simulator (once per version, under a minute) ...", file=sys.stderr, flush=True)
-    from kvgym.engine.entry import entry
+    """Import the compiled entry points; an import that has to compile some says so on stderr, once."""
+    with announced("kvgym: compiling the simulator (what is new of it, under a minute) ..."):
+        from kvgym.engine.entry import entry
 
     return entry
 

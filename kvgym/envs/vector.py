@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from kvgym.backends.batch import SimulatedBatch
-from kvgym.backends.crew import cpus
+from kvgym.backends.batch import SimulatedBatch, cpus
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.engine.state import FINISHED
 from kvgym.envs.episode import Observation, as_index

@@ -14,15 +14,17 @@ from numba import types
 from numba.core.datamodel.models import TupleModel
 from numba.extending import register_model, typeof_impl
 
+from kvgym.jit.door import PLAIN
+
 _Class = TypeVar("_Class", bound=type)
 
 
 class _Whole(types.NamedTuple):
     """numba's type of such a tuple; where it is not a call's argument it is like any named tuple's."""
 
-    def __init__(self, kinds: Any, cls: type) -> None:
+    def __init__(self, kinds: Any, cls: Any) -> None:
         super().__init__(kinds, cls)
-        fields = hashlib.sha256(repr(kinds).encode()).hexdigest()
+        fields = hashlib.sha256(repr((cls._fields, kinds)).encode()).hexdigest()
         self.name = f"{cls.__name__}_{fields[:16]}"
 
 
@@ -42,6 +44,8 @@ class _WholeModel(TupleModel):
 
 def whole(cls: _Class) -> _Class:
     """Class decorator: compiled functions pass values of this NamedTuple as one."""
+    if PLAIN:
+        return cls
 
     @typeof_impl.register(cls)
     def _typeof(value: Any, context: Any) -> Any:

@@ -36,7 +36,7 @@ def word_form(kind: Any, size: int) -> tuple[Any, Any]:
         """Store `value` in `words`."""
 
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            builder.store(args[1], place(context, builder, signature.args[0], args[0]))
+            builder.store(_unowned(builder, kind, args[1]), place(context, builder, signature.args[0], args[0]))
             return context.get_dummy_value()
 
         return types.void(words, kind), codegen
@@ -51,3 +51,13 @@ def word_form(kind: Any, size: int) -> tuple[Any, Any]:
         return kind(words), codegen
 
     return write, read
+
+
+def _unowned(builder: Any, kind: Any, value: Any, path: tuple[int, ...] = ()) -> Any:
+    """Return `value` with arrays that numba takes for another's memory, so that it counts no references to them."""
+    if isinstance(kind, types.Array):
+        owner = (*path, 0)
+        return builder.insert_value(value, builder.extract_value(value, owner).type(None), owner)
+    for i, part in enumerate(kind.types if isinstance(kind, types.BaseTuple) else ()):
+        value = _unowned(builder, part, value, (*path, i))
+    return value

@@ -1,4 +1,4 @@
-"""The cache folder of compiled code, and record arrays in both modes."""
+"""The cache of compiled code, plain compilation, and record arrays in both modes."""
 
 from __future__ import annotations
 
@@ -12,41 +12,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvgym.jit import door
+from kvgym.jit import door, storage
 from kvgym.types import RECORD
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def key_of(tree: Path, code: str = "print(jit.cache_folder())") -> str:
+def printed(tree: Path, code: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(tree), "KVGYM_CACHE": str(tree / "cache")}
-    command = [sys.executable, "-c", f"from kvgym.jit import door as jit; {code}"]
+    command = [sys.executable, "-c", code]
     return subprocess.run(command, env=environment, cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
 def tree(repo_root: Path, tmp_path: Path) -> Path:
     """A copy of the sources."""
-    for package in ("kvgym", "controllers"):
+    for package in ("kvgym", "controllers", "configs"):
         shutil.copytree(repo_root / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("file", "counts"),
-    [
-        ("kvgym/engine/cache/heap.py", True),
-        ("controllers/eviction/rlt.py", True),
-        ("kvgym/types.py", True),
-        ("kvgym/cli.py", False),
-    ],
-)
-def test_cache_folder__changes_with_any_compiled_helper(tree: Path, file: str, counts: bool) -> None:
-    before = key_of(tree)
-    assert Path(before).parent == tree / "cache"
-    assert key_of(tree) == before
-    (tree / file).write_text((tree / file).read_text() + "\n# edited\n")
-    assert (key_of(tree) != before) is counts
 
 
 def test_cache__an_edited_helper_is_compiled_again(tree: Path) -> None:
@@ -57,12 +40,12 @@ def test_cache__an_edited_helper_is_compiled_again(tree: Path) -> None:
         "@njit()\ndef probe() -> int:\n    return below(np.uint64(3) << np.uint64(62), 100)\n"
     )
     code = "from controllers.probe import probe; print(probe())"
-    assert key_of(tree, code) == "75" == key_of(tree, code)
+    assert printed(tree, code) == "75" == printed(tree, code)
     helper = tree / "kvgym/engine/rng.py"
     text = helper.read_text()
     helper.write_text(text.replace(">> np.uint64(32))\n", ">> np.uint64(32)) + 1\n"))
     assert helper.read_text() != text
-    assert key_of(tree, code) == "76"
+    assert printed(tree, code) == "76"
 
 
 def test_records__fields_can_be_set_by_item() -> None:
@@ -141,6 +124,20 @@ def test_cache__neighbours_of_a_lone_module_count(tmp_path: Path) -> None:
     assert play(tmp_path, "mine_of_test:POLICY")[0][0] != before
 
 
+@pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
+def test_announced__is_said_once_and_only_if_something_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(storage, "cache_folder", lambda: tmp_path)
+    said = []
+    for _ in range(2):  # the second finds what the first has kept
+        with storage.announced("compiling ..."):
+            for add in (lambda x: x + 10, lambda x: x + 20):
+                assert door.njit("int64(int64)")(add)(1) > 10
+        said.append(capsys.readouterr().err)
+    assert said == ["compiling ...\n", ""]
+
+
 FACTORY = """
 from kvgym.jit.door import njit
 
@@ -162,14 +159,70 @@ CALL = make(inner)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not door.JIT_ON, reason="about the cache of compiled code")
-def test_identity__constants_arrays_and_compiled_functions_but_nothing_else() -> None:
-    long, other = np.zeros(5000), np.zeros(5000)
-    other[2500] = 1.0  # repr shows the ends only
-    assert door._identity(long) == door._identity(long.copy()) != door._identity(other)
-    assert door._identity(True) != door._identity(1)
-    assert door._identity(door.njit()(lambda x: x)) is not None
-    assert door._identity(object()) is None
+def test_cache__only_what_an_edit_changes_is_compiled_again(tree: Path) -> None:
+    code = (
+        "from numba.core.event import install_recorder; from kvgym.harness.tools.single import run_single\n"
+        "with install_recorder('numba:compile') as seen:\n"
+        "    for name in ('lru', 'rlt'):\n"
+        "        run_single('gsp_small', 'l40x4', 'lbgr', name, 0, [])\n"
+        "print(*{event.data['dispatcher'].__name__ for _, event in seen.buffer})"
+    )
+
+    def compiled(file: str, old: str, new: str) -> set[str]:
+        text = (tree / file).read_text()
+        assert old in text
+        (tree / file).write_text(text.replace(old, new))
+        return set(printed(tree, code).split())
+
+    play(ROOT, "lru", "rlt")
+    shutil.copytree(
+        storage.cache_folder(), tree / "cache" / storage.cache_folder().name, ignore=shutil.ignore_patterns("plain")
+    )
+    compiled("controllers/routing/lbgr.py", '"""', '"""')  # what `play` did not need
+    assert compiled("controllers/routing/lbgr.py", '"""', '"""\n') == set()
+    assert compiled("controllers/eviction/rlt.py", '    """', '    """It is so: ') == set()
+    touch = compiled(
+        "controllers/eviction/rlt.py", "if kind != TOUCH_REST", "if kind < TOUCH_REST or kind > TOUCH_REST"
+    )
+    assert "touch" in touch
+    assert not touch & {"run", "route", "evict", "enter"}
+    pages = compiled("kvgym/engine/pages.py", "- page - 1))", "- page - 2 + 1))")
+    assert "route" in pages
+    assert not pages & {"touch", "evict", "match"}
+
+
+RUNS = """
+import sys
+from pathlib import Path
+import numpy as np
+from kvgym.envs.vector import RoutingVectorEnv
+from kvgym.harness.tools.single import run_single
+
+sets = ["workload.groups=12", "workload.lens=[64, 128]", "cluster.capacity_tokens=700"]
+run_single("gsp_small", "l40x4", "lbgr", "rlt", 0, sets, records=Path(sys.argv[1]))
+envs = RoutingVectorEnv(4, workload="gsp_small", threads=2)
+envs.reset(seed=0)
+for step in range(400):
+    observation, reward, *_ = envs.step(np.arange(4))
+    print(reward, *(value.sum() for value in observation.values()))
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not door.JIT_ON, reason="about compiled code")
+def test_plain_jit__gives_the_same_records(tmp_path: Path) -> None:
+    records, printed = [], []
+    for plain in "01":
+        file = tmp_path / f"{plain}.parquet"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "KVGYM_PLAIN_JIT": plain}
+        command = [sys.executable, "-c", RUNS, str(file)]
+        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        printed.append(done.stdout)
+        records.append(file.read_bytes())
+    assert printed[0] == printed[1] != ""
+    assert records[0] == records[1]
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def test_njit__only_what_python_calls_is_cached(tmp_path: Path) -> None:
     def files(code: str) -> set[str]:
         command = [sys.executable, "-c", f"import parts_of_test as parts; {code}"]
         subprocess.run(command, env=environment, cwd=tmp_path, check=True)
-        return {path.name.split("-")[0].split(".")[-1] for path in (tmp_path / "cache").rglob("*.nbi")}
+        return {path.name.split("-")[0] for path in (tmp_path / "cache").rglob("*.nbc")}
 
     assert files("assert parts.both(3) == 14") == {"both"}
     assert files("assert parts.both(3) == 14; assert parts.twice(4) == 8") == {"both", "twice"}

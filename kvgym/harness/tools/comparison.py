@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kvgym.backends.crew import cpus
+from kvgym.backends.batch import cpus
 from kvgym.errors import SimulationError
 from kvgym.harness.compare.cell import SIMULATED
 from kvgym.harness.compare.grid import load_compare
