@@ -43,7 +43,7 @@ def engine_options(cluster: ClusterConfig, signals: SignalsConfig = DEFAULT_SIGN
     options["prefill"], options["max_running"] = cluster.max_prefill_tokens, cluster.max_running
     if cluster.one_at_a_time:
         options["chunk"], options["prefill"], options["max_running"] = MOST_TOKENS, MOST_TOKENS, 1
-    options["evict_full"], options["ignore_eos"] = cluster.evict_amount == "full", cluster.ignore_eos
+    options["ignore_eos"] = cluster.ignore_eos
     for field, seconds in zip(_COSTS, step_costs(cluster), strict=True):
         options[field] = seconds
     options["retries"], options["retry_s"] = cluster.retries, cluster.retry_delay_s
@@ -97,6 +97,7 @@ class SimulatedBackend:
             self._router_of,
             stream_seed(seed, "scrapes"),
             oracle,
+            cluster.engines,
         )
         self.exact = signals.observability == "exact"
         self._known = None if self.exact else CacheKnowledge(signals, workload.forest, cluster.capacities, seed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from kvgym.config.engines import EngineRules, engine_rules
 from kvgym.config.live import LiveConfig
 from kvgym.config.loader import load_config, mistakes_in
 from kvgym.config.options import build, option
@@ -42,10 +43,8 @@ class ClusterConfig:
     max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens")
     max_running: int = option(2048, "largest running batch", "requests")
     one_at_a_time: bool = option(False, "serve one request at a time, without batches and chunks; simulated only")
-    evict_amount: Literal["shortfall", "full"] = option(
-        "shortfall", "evict what is short (SGLang 0.5.23) or the full demand (0.4.6, the paper's)"
-    )
-    ignore_eos: bool = option(True, "admission reserves the full max_new_tokens of running requests")
+    engine: str | tuple[str, ...] = option("sglang-0.5.23", "serving engine of a worker, or one value per worker")
+    ignore_eos: bool = option(True, "answers are as long as asked for, and SGLang 0.5.23 reserves them in full")
     cost: str | dict[str, Any] = option("l40-llama31-8b", "cost preset, or the fields of a cost model")
     speed: float | tuple[float, ...] = option(1.0, "speed factor of a worker, or one value per worker")
     request_overhead_s: float | None = option(None, "constant per request; none: from the cost preset", "s")
@@ -66,10 +65,16 @@ class ClusterConfig:
                 raise ConfigError(f"{name} must be {bound}, got {getattr(self, name)}")
         if self.workers > MOST_WORKERS:  # before any per-worker tuple is made
             raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {self.workers}")
-        for name in ("capacity_tokens", "speed"):
+        for name in ("capacity_tokens", "speed", "engine"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.workers:
                 raise ConfigError(f"{name} has {len(value)} values for {self.workers} workers; give one, or one each")
+        for rules in self.engines:
+            if rules.mixed_chunk and not self.one_at_a_time and self.chunk_tokens <= self.max_running:
+                raise ConfigError(
+                    "with mixed chunks each running request takes a token of the chunk: chunk_tokens "
+                    f"({self.chunk_tokens}) must exceed max_running ({self.max_running})"
+                )
         if min(self.capacities) < self.page_size:
             raise ConfigError(
                 f"capacity_tokens must be at least one page ({self.page_size} tokens), got {min(self.capacities)}"
@@ -135,6 +140,12 @@ class ClusterConfig:
         """KV tokens of each worker, shape (workers,)."""
         value = self.capacity_tokens
         return value if isinstance(value, tuple) else (value,) * self.workers
+
+    @property
+    def engines(self) -> tuple[EngineRules, ...]:
+        """Scheduler rules of each worker's engine, shape (workers,)."""
+        names = self.engine if isinstance(self.engine, tuple) else (self.engine,) * self.workers
+        return tuple(map(engine_rules, names))
 
     @property
     def speeds(self) -> tuple[float, ...]:

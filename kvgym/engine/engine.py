@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kvgym.config.engines import EngineRules
 from kvgym.config.names import table
 from kvgym.engine.cache.binding import bind
 from kvgym.engine.cache.policy import Policy, write_constants
@@ -48,6 +51,7 @@ class Engine:
         router_of: which router sends each request, 0, 1, ..., shape (requests,); None: there is one.
         scrape_seed: of the stream that loses scrapes.
         oracle: whether a policy that sees the future may be used.
+        engines: scheduler rules of each worker, shape (workers,); none: SGLang 0.5.23's.
 
     Raises:
         ConfigError: no such policy, or one that sees the future where that is not allowed or not possible.
@@ -66,6 +70,7 @@ class Engine:
         router_of: np.ndarray | None = None,
         scrape_seed: int = 0,
         oracle: bool = False,
+        engines: Sequence[EngineRules] = (),
     ) -> None:
         self._entry = load_entry()
         self.workload = workload
@@ -92,6 +97,9 @@ class Engine:
             self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
             write_constants(self.cache, self.policy)
         self.cache.workers["speed"] = speeds
+        for worker, rules in enumerate(engines):
+            for name, value in dataclasses.asdict(rules).items():
+                self.cache.workers[name][worker] = value
         if options["scrape_s"][0] > 0:
             self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]
             self.cache.clock["scrape_word"] = scrape_seed | 1

@@ -37,9 +37,10 @@ SLOT = np.dtype(
 )
 """One radix-cache node of one worker, equal to a TreeNode of SGLang's RadixCache. Slots 0..workers-1 are the roots."""
 
-IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE, DOWN = 0, 1, 2, 3, 4, 5, 6
-"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it; DOWN:
-not joined yet, or failed (its lists and its cache stay as they were until the router notices)."""
+IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE, DOWN, ALLOC_TAILS, ALLOC_MIXED = range(9)
+"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it (TAILS:
+for decodes without which the prefill step would run alone, MIXED: for both); DOWN: not joined yet, or failed (its lists
+and its cache stay as they were until the router notices)."""
 
 UNSEEN, WAITING, STREAMING = 0, 1, 2
 """Values of LIVE.stage, the client's view: not sent yet, waiting for the first token, first token seen."""
@@ -76,6 +77,10 @@ WORKER = np.dtype(
         ("first_finish", np.int64),  # `decoded` at which the first running request finishes; -1: not known
         ("need", np.int64),  # tokens that the eviction in progress still has to free
         ("phase", np.int32),
+        ("evict_full", np.int32),  # 1: ask for the whole demand; 0: the shortfall (`kvgym.config.engines`)
+        ("in_full", np.int32),  # 1: with ignore_eos reserve max_new_tokens in full; 0: times `ratio` all the same
+        ("mixed_chunk", np.int32),  # 1: running requests decode in prefill steps, too
+        ("mixed", np.int32),  # 1: they do so in the step in progress
         ("retracted", np.int32),  # 1: the next decode step follows a retraction (it does not lower the ratio)
         ("full", np.int32),  # SGLang batch_is_full: no admission until somebody leaves
         ("epoch", np.int32),  # marking policies: number of the phase
@@ -171,8 +176,7 @@ OPTIONS = np.dtype(
         ("prefill", np.int64),  # max_prefill_tokens
         ("max_running", np.int64),
         ("clients", np.int64),  # closed-loop clients; 0: open loop
-        ("evict_full", np.int64),  # 1: ask for the whole demand (0.4.6); 0: the shortfall (0.5.23)
-        ("ignore_eos", np.int64),  # 1: reserve max_new_tokens in full
+        ("ignore_eos", np.int64),  # 1: answers are as long as asked for
         ("pause_evict", np.int64),  # 1: return at every eviction
         ("constants", np.int64),  # leading numbers of a row of `memory` that a restarted worker keeps
         ("check", np.int64),  # 1: integrity check after every event
@@ -309,7 +313,7 @@ def _new_workers(capacities: np.ndarray) -> np.ndarray:
     fleet["capacity"] = fleet["free"] = capacities
     fleet["due_s"] = np.inf
     fleet["speed"] = 1.0
-    fleet["visible"] = 1
+    fleet["visible"] = fleet["in_full"] = 1
     fleet["ratio"] = 0.7
     for part in ("queue", "batch", "run"):
         fleet[f"{part}_head"] = fleet[f"{part}_tail"] = -1

@@ -39,10 +39,16 @@ def test_options__come_from_the_cluster() -> None:
         page_size=16, capacity_tokens=160, chunk_tokens=64, max_prefill_tokens=128, max_running=7, ignore_eos=False
     )
     options = engine_options(cluster)[0]
-    names = ("page", "chunk", "prefill", "max_running", "ignore_eos", "evict_full")
-    assert [int(options[name]) for name in names] == [16, 64, 128, 7, 0, 0]
-    assert engine_options(small(evict_amount="full"))["evict_full"][0] == 1
+    names = ("page", "chunk", "prefill", "max_running", "ignore_eos")
+    assert [int(options[name]) for name in names] == [16, 64, 128, 7, 0]
     assert engine_options(small())["p_tok"][0] == 0.25
+
+
+def test_engine__one_for_each_worker() -> None:
+    cluster = small(workers=3, engine=("sglang-0.5.23", "sglang-0.4.6", "sglang-0.5.23-mixed"))
+    workers = SimulatedBackend(turns(), cluster, "lru", seed=1).engine.cache.workers
+    rules = [workers[name].tolist() for name in ("evict_full", "in_full", "mixed_chunk")]
+    assert rules == [[0, 1, 0], [1, 0, 1], [0, 0, 1]]
 
 
 def test_options__overheads_of_the_cluster_replace_those_of_the_preset() -> None:

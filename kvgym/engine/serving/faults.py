@@ -72,7 +72,7 @@ def clear(c: Cache, w: int) -> None:
     worker.free = worker.capacity
     worker.evictable = worker.protected = worker.private = worker.context = worker.need = worker.marked = 0
     worker.leaves = worker.unmarked = worker.queued = worker.batch = worker.running = 0
-    worker.retracted = worker.full = worker.leap = 0
+    worker.retracted = worker.full = worker.leap = worker.mixed = 0
     worker.queue_head = worker.queue_tail = worker.batch_head = worker.batch_tail = -1
     worker.run_head = worker.run_tail = worker.chunked = worker.first_finish = -1
     worker.epoch += 1

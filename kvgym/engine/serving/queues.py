@@ -68,6 +68,20 @@ def run_push(c: Cache, x: Sim, w: int, r: int) -> None:
 
 
 @njit()
+def run_append(c: Cache, x: Sim, w: int, first: int, last: int, count: int) -> None:
+    """Append `count` linked requests, `first` to `last`, to the running batch."""
+    worker = c.workers[w]
+    x.live[first].prev = worker.run_tail
+    if worker.run_tail >= 0:
+        x.live[worker.run_tail].next = first
+    else:
+        worker.run_head = first
+    worker.run_tail = last
+    worker.running += count
+    worker.first_finish = -1
+
+
+@njit()
 def run_remove(c: Cache, x: Sim, w: int, r: int) -> None:
     """Take request r out of the running batch."""
     worker, live = c.workers[w], x.live[r]

@@ -301,7 +301,7 @@ def test_random_schedules__lose_nothing(episodes: Any, policy: str, page: int) -
     """The engine checks its integrity after every event; pause, fork and pickle change nothing."""
     seen = np.zeros(3, np.int64)
 
-    @episodes.examples(40)
+    @episodes.examples(80)
     @given(faulty(episodes, page), st.integers(0, 12))
     def check(drawn: tuple[Any, dict[str, Any]], stop: int) -> None:
         case, fleet = drawn
