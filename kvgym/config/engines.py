@@ -15,11 +15,17 @@ class EngineRules:
         evict_full: an eviction asks for the whole demand of a batch, not for what is short.
         in_full: under ignore_eos admission reserves max_new_tokens in full, not times the new-token ratio.
         mixed_chunk: running requests decode in prefill steps, too.
+        blocked: vLLM's scheduler and its cache of blocks (`kvgym.engine.serving.vllm`); the rules above are SGLang's.
+        front_free: blocks without a hash are reused first.
+        whole_prompt: the whole prompt must fit before its first chunk is admitted.
     """
 
     evict_full: bool = False
     in_full: bool = True
     mixed_chunk: bool = False
+    blocked: bool = False
+    front_free: bool = False
+    whole_prompt: bool = False
 
 
 ENGINES = {
@@ -27,9 +33,12 @@ ENGINES = {
     "sglang-0.5.23-mixed": EngineRules(mixed_chunk=True),
     "sglang-0.4.6": EngineRules(evict_full=True, in_full=False),
     "sglang-0.4.6-mixed": EngineRules(evict_full=True, in_full=False, mixed_chunk=True),
+    "vllm-0.13": EngineRules(blocked=True),
+    "vllm-0.33": EngineRules(blocked=True, whole_prompt=True, front_free=True),
 }
 """Engine -> its rules. SGLang: schedule_policy.py, schedule_batch.py and mem_cache/common.py of the release; ``mixed``
-is the flag --enable-mixed-chunk. Of 0.4.6, which the paper's fork is made from, only the two rules above are taken."""
+is the flag --enable-mixed-chunk. Of 0.4.6, which the paper's fork is made from, only the two rules above are taken.
+vLLM: v1/core of 0.13.0 and 0.33.0, with asynchronous scheduling off."""
 
 
 def engine_rules(name: str) -> EngineRules:

@@ -81,6 +81,12 @@ WORKER = np.dtype(
         ("in_full", np.int32),  # 1: with ignore_eos reserve max_new_tokens in full; 0: times `ratio` all the same
         ("mixed_chunk", np.int32),  # 1: running requests decode in prefill steps, too
         ("mixed", np.int32),  # 1: they do so in the step in progress
+        ("blocked", np.int32),  # 1: a vLLM worker, whose cache are blocks; 0: SGLang, a radix tree
+        ("front_free", np.int32),  # vLLM 0.33: blocks without a hash are the first to be handed out
+        ("whole_prompt", np.int32),  # vLLM 0.23 and later: the whole prompt must fit before its first chunk is admitted
+        ("first_block", np.int32),  # the worker's first block; a vLLM worker has capacity / page of them
+        ("free_head", np.int32),  # its free blocks, in the order of reuse
+        ("free_tail", np.int32),
         ("retracted", np.int32),  # 1: the next decode step follows a retraction (it does not lower the ratio)
         ("full", np.int32),  # SGLang batch_is_full: no admission until somebody leaves
         ("epoch", np.int32),  # marking policies: number of the phase
@@ -135,6 +141,9 @@ LIVE = np.dtype(
         ("attempts", np.int32),  # times that it was sent to a worker
         ("stage", np.int32),  # what its client has seen: UNSEEN .. STREAMING
         ("router", np.int32),  # which of several routers sends it
+        ("row", np.int32),  # vLLM: row of `tables` that lists its blocks
+        ("blocks", np.int32),  # how many it has
+        ("hashed", np.int32),  # how many of them can be found by their content
     ],
     align=True,
 )
@@ -163,6 +172,7 @@ CLOCK = np.dtype(
         ("scrapes", np.int64),  # scrapes of the engines' metrics so far
         ("scrape_due_s", np.float64),  # time of the next one; inf: metrics are always fresh
         ("scrape_word", np.uint64),  # random stream that loses scrapes
+        ("free_rows", np.int64),  # rows of `tables` that are free: the first ones of `rows`
         ("error", np.int64),  # worker + 1 that can't go on or whose integrity check failed; 0: none
     ],
     align=True,
@@ -174,6 +184,7 @@ OPTIONS = np.dtype(
         ("page", np.int64),
         ("chunk", np.int64),  # chunked prefill budget, tokens a step
         ("prefill", np.int64),  # max_prefill_tokens
+        ("long_prefill", np.int64),  # vLLM: most tokens of one prompt in a step that it shares; 0: no such limit
         ("max_running", np.int64),
         ("clients", np.int64),  # closed-loop clients; 0: open loop
         ("ignore_eos", np.int64),  # 1: answers are as long as asked for
@@ -203,6 +214,20 @@ OPTIONS = np.dtype(
 CHANGE = np.dtype([("time_s", np.float64), ("worker", np.int32), ("kind", np.int32)], align=True)
 """One entry of the fleet's schedule, in the order in which they happen."""
 
+BLOCK = np.dtype(
+    [
+        ("worker", np.int32),
+        ("node", np.int32),  # forest node of its last token; -2 - r: request r alone has it
+        ("depth", np.int32),  # where it ends in its prefix, tokens; 0: it has no hash
+        ("ref", np.int32),  # requests that hold it; 0: it is on the free list
+        ("next", np.int32),  # links of the free list
+        ("prev", np.int32),
+        ("twin", np.int32),  # next block of equal content; -1: none
+    ],
+    align=True,
+)
+"""One block of a vLLM worker's KV pool (`kvgym.engine.cache.blocks`)."""
+
 EVENT = np.dtype(
     [("time_s", np.float64), ("kind", np.int32), ("worker", np.int32), ("tokens", np.int64)],
     align=True,
@@ -216,7 +241,8 @@ class Cache(NamedTuple):
 
     Shapes: nodes (forest nodes,), slots (slots,), table (power of two,), order (workers, leaves), scratch
     (2 * leaves,), path (deepest level + 2,), workers (workers,), rng (workers,), memory (workers, the policy's
-    `memory`), clock (1,), options (1,), log (events,).
+    `memory`), clock (1,), options (1,), log (events,), blocks (blocks of all vLLM workers,), block_table (power of
+    two,).
     """
 
     nodes: np.ndarray
@@ -231,6 +257,8 @@ class Cache(NamedTuple):
     clock: np.ndarray
     options: np.ndarray
     log: np.ndarray
+    blocks: np.ndarray
+    block_table: np.ndarray
 
 
 @whole
@@ -239,7 +267,8 @@ class Sim(NamedTuple):
 
     Shapes: (requests,) each, ring (1000,), changes (changes,), network (regions, workers) seconds one way or (0, 0),
     sent (routers, 2, workers): requests and prompt tokens in flight, scrapes (scrapes on their way + some, 3, workers):
-    running, queued, KV tokens used at scrape k in row k modulo the length.
+    running, queued, KV tokens used at scrape k in row k modulo the length, tables (rows, blocks of the longest request)
+    and rows (rows,): the blocks of requests that run on vLLM workers, and which rows are free.
     """
 
     requests: np.ndarray
@@ -253,6 +282,8 @@ class Sim(NamedTuple):
     network: np.ndarray
     sent: np.ndarray
     scrapes: np.ndarray
+    tables: np.ndarray
+    rows: np.ndarray
 
 
 def new_cache(
@@ -302,6 +333,8 @@ def new_cache(
         clock=clock,
         options=options,
         log=record_zeros(1, KV_EVENT),
+        blocks=record_zeros(0, BLOCK),
+        block_table=np.full(16, -1, np.int32),
     )
     link_free(cache, workers, total)
     return cache
@@ -319,6 +352,25 @@ def _new_workers(capacities: np.ndarray) -> np.ndarray:
         fleet[f"{part}_head"] = fleet[f"{part}_tail"] = -1
     fleet["chunked"] = fleet["first_finish"] = -1
     return fleet
+
+
+def with_blocks(cache: Cache, blocked: np.ndarray) -> Cache:
+    """Return the cache with a pool of free blocks for each worker that `blocked`, bool (workers,), names."""
+    workers, page = cache.workers, int(cache.options["page"][0])
+    counts = np.where(blocked, workers["capacity"] // page, 0)
+    blocks = record_zeros(int(counts.sum()), BLOCK)
+    blocks["twin"] = -1
+    workers["free_head"] = workers["free_tail"] = -1
+    first = 0
+    for w in np.flatnonzero(blocked):
+        last = first + int(counts[w]) - 1
+        blocks["worker"][first : last + 1] = w
+        blocks["prev"][first : last + 1] = [-1, *range(first, last)]
+        blocks["next"][first : last + 1] = [*range(first + 1, last + 1), -1]
+        workers["blocked"][w], workers["first_block"][w] = 1, first
+        workers["free_head"][w], workers["free_tail"][w] = first, last
+        first = last + 1
+    return cache._replace(blocks=blocks, block_table=np.full(table_size(first), -1, np.int32))
 
 
 def table_size(slots: int) -> int:

@@ -24,6 +24,7 @@ from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 
 RULES = [rule.name for rule in dataclasses.fields(EngineRules)]
+SGLANG = ("evict_full", "in_full", "mixed_chunk")
 COSTS = {"p0": 1.0, "p_tok": 0.25, "d0": 0.5, "d_seq": 0.125, "d_kvtok": 0.015625}
 """Seconds that are exact in binary, so that sums are exact and events can fall on the same instant."""
 
@@ -143,7 +144,7 @@ CROWD_ROW = st.tuples(
 def crowds(draw: st.DrawFn, page: int) -> Case:
     """Draw an episode whose running requests are retracted."""
     rows = spell(draw(st.lists(CROWD_ROW, min_size=6, max_size=12)))
-    options = {"page": page, "ignore_eos": 0} | {rule: draw(st.booleans()) for rule in RULES}
+    options = {"page": page, "ignore_eos": 0} | {rule: draw(st.booleans()) for rule in SGLANG}
     options["chunk"] = page * draw(st.sampled_from((1, 400)))
     options["request_s"] = draw(st.sampled_from((0.0, 0.25, 3.0)))
     if options["mixed_chunk"]:
@@ -164,7 +165,7 @@ def cases(draw: st.DrawFn, page: int) -> Case:
         "max_running": draw(st.sampled_from((1, 2, 100))),
         "ignore_eos": draw(st.sampled_from((0, 0, 1))),
         "request_s": draw(st.sampled_from((0.0, 0.25))),
-        **{rule: draw(st.booleans()) for rule in RULES},
+        **{rule: draw(st.booleans()) for rule in SGLANG},
     }
     if options["mixed_chunk"]:  # as `ClusterConfig` wants it
         options["max_running"] = max(min(options["max_running"], options["chunk"] - 1), 1)

@@ -27,6 +27,19 @@ def queue_push(c: Cache, x: Sim, w: int, r: int, time_s: float) -> None:
 
 
 @njit()
+def queue_push_first(c: Cache, x: Sim, w: int, r: int) -> None:
+    """Put request r at the head of worker w's queue."""
+    worker, live = c.workers[w], x.live[r]
+    live.prev, live.next = -1, worker.queue_head
+    if live.next < 0:
+        worker.queue_tail = r
+    else:
+        x.live[live.next].prev = r
+    worker.queue_head = r
+    worker.queued += 1
+
+
+@njit()
 def queue_pop(c: Cache, x: Sim, w: int) -> int:
     """Take the first request off the waiting queue."""
     worker = c.workers[w]

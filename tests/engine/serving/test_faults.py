@@ -270,6 +270,8 @@ def faulty(draw: st.DrawFn, episodes: Any, page: int) -> tuple[Any, dict[str, An
     fleet["detect_s"] = draw(st.sampled_from((0.0, 0.0, 0.5, 4.0)))
     fleet["retry_s"] = draw(st.sampled_from((0.0, 0.5)))
     fleet["retries"] = draw(st.integers(0, 3))
+    if draw(st.booleans()):
+        fleet |= {"blocked": 1, "front_free": draw(st.booleans()), "whole_prompt": draw(st.booleans())}
     delay = st.sampled_from((0.0, 0.25, 2.0))
     if draw(st.booleans()):
         fleet["network_s"] = [[draw(delay) for _ in case.capacities]]
