@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvgym.errors import ConfigError, did_you_mean
@@ -39,6 +40,16 @@ ENGINES = {
 """Engine -> its rules. SGLang: schedule_policy.py, schedule_batch.py and mem_cache/common.py of the release; ``mixed``
 is the flag --enable-mixed-chunk. Of 0.4.6, which the paper's fork is made from, only the two rules above are taken.
 vLLM: v1/core of 0.13.0 and 0.33.0, with asynchronous scheduling off."""
+
+
+def check_eviction(engines: Iterable[EngineRules], eviction: str) -> None:
+    """Check that the eviction policy has a say on one of the workers: vLLM's free list is LRU, and no other.
+
+    Raises:
+        ConfigError: every worker's engine is vLLM, and the policy is not lru.
+    """
+    if eviction != "lru" and all(rules.blocked for rules in engines):
+        raise ConfigError(f"vLLM workers evict by their own free list, which is lru; got eviction {eviction!r}")
 
 
 def engine_rules(name: str) -> EngineRules:

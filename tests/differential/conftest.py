@@ -84,9 +84,7 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def count(
-    tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]
-) -> Callable[[str, str, int], None]:
+def count(tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]) -> Callable[[str, str, int], None]:
     """Prints how much was compared, and the sum over the run, past pytest's capture: `make test` must show it."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # shared by the run's processes

@@ -27,14 +27,14 @@ from typing import Any
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 sys.path.insert(0, sys.argv[1])
 
-import torch  # noqa: E402
-from vllm.config import SchedulerConfig  # noqa: E402
-from vllm.sampling_params import SamplingParams  # noqa: E402
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
-from vllm.v1.core.sched.scheduler import Scheduler  # noqa: E402
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: E402
-from vllm.v1.outputs import ModelRunnerOutput  # noqa: E402
-from vllm.v1.request import Request  # noqa: E402
+import torch
+from vllm.config import SchedulerConfig
+from vllm.sampling_params import SamplingParams
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
 
 LONGEST = 1 << 20
 
@@ -91,12 +91,8 @@ def make_scheduler(blocks: int, page: int, places: int, budget: int, longest: in
         get_num_attention_heads=lambda *_: 1,
     )
     ranks = "pipeline_parallel tensor_parallel data_parallel decode_context_parallel prefill_context_parallel"
-    parallel = Anything(
-        **{f"{name}_size": 1 for name in ranks.split()}, data_parallel_rank=0, data_parallel_index=0
-    )
-    cache = Anything(
-        num_gpu_blocks=blocks + 1, block_size=page, enable_prefix_caching=True, mamba_cache_mode="none"
-    )
+    parallel = Anything(**{f"{name}_size": 1 for name in ranks.split()}, data_parallel_rank=0, data_parallel_index=0)
+    cache = Anything(num_gpu_blocks=blocks + 1, block_size=page, enable_prefix_caching=True, mamba_cache_mode="none")
     whole = Anything(
         scheduler_config=limits,
         cache_config=cache,

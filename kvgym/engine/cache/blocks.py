@@ -1,4 +1,4 @@
-"""The block cache of one vLLM worker: a pool of blocks, a free list in the order of reuse, and a hash table of contents.
+"""The block cache of one vLLM worker: a pool of blocks, a free list in the order of reuse, a hash table of contents.
 
 A *block* holds `page` tokens and belongs to the requests that count in its `ref`; at 0 it is on the free list and may
 be handed out, from the front. A full block is *hashed*: found by what it and all blocks before it contain, that is by
@@ -6,8 +6,8 @@ the forest node of its last token and its depth. It keeps its hash on the free l
 which is the eviction. Blocks of equal content, computed side by side, are twins: the first one made answers look-ups.
 What a request has generated beyond the forest is hashed under the request's own number; only itself can find it again.
 
-Source: vllm/v1/core/block_pool.py and single_type_kv_cache_manager.py of 0.13.0 and 0.33.0, one group of full attention.
-They differ in where blocks without a hash go: to the end of the free list, or (`front_free`) to its front.
+Source: vllm/v1/core/block_pool.py and single_type_kv_cache_manager.py of 0.13.0 and 0.33.0, for one group of full
+attention. They differ in where blocks without a hash go: to the end of the free list, or (`front_free`) to its front.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from kvgym.types import REMOVED, STORED
 @njit()
 def block_bucket(c: Cache, w: int, node: int, depth: int) -> int:
     """Return the home position of a content in the table of blocks."""
-    x = np.uint64(node & 0x7FFFFFFFFFFFFFFF) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(depth) * np.uint64(0xC2B2AE3D27D4EB4F)
+    x = np.uint64(node & 0x7FFFFFFFFFFFFFFF) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(depth) * np.uint64(
+        0xC2B2AE3D27D4EB4F
+    )
     x ^= np.uint64(w) * np.uint64(0x165667B19E3779F9)
     x ^= x >> np.uint64(29)
     x *= np.uint64(0xBF58476D1CE4E5B9)

@@ -6,7 +6,8 @@ The rules (source: sglang/srt/managers/schedule_policy.py, schedule_batch.py, sc
    prompt can be admitted. A step is not interrupted.
 2. Admission of the head of the queue: match prompt[:n-1] in the cache and lock it. It needs
    extend + max_new + one page < free + evictable - reserved, where reserved sums, over running requests, what they may
-   still generate (at most 4,096 each; times `ratio` without ignore_eos, and in 0.4.6 with it, too) and, over requests admitted in this pass, their
+   still generate (at most 4,096 each; times `ratio` without ignore_eos, and in 0.4.6 with it, too) and, over requests
+   admitted in this pass, their
    extend rounded up to pages + one page + max_new. If it does not fit, nobody behind it is tried, and admission stays
    shut (`full`) until a request leaves the running batch.
 3. A prefill batch computes at most `chunk` tokens; the prompt that does not fit is cut at a page boundary and continues

@@ -4,7 +4,7 @@ The rules (source: vllm/v1/core/sched/scheduler.py and kv_cache_manager.py of bo
 classes: tests/differential):
 
 1. A step has one budget of `chunk` tokens (max_num_batched_tokens). Running requests come first, in the order of their
-   admission: a decode takes one token, a prompt what is left of it, of the budget and of `long_prefill_token_threshold`.
+   admission: a decode takes one token, a prompt what is left of it, of the budget, of long_prefill_token_threshold.
    Then waiting ones are admitted, first come first served, while budget and places (max_num_seqs) last. So decodes and
    chunks of prompts share each step.
 2. A running request that needs a block when none is free preempts the request admitted last, itself at the worst. That
@@ -44,7 +44,7 @@ from kvgym.types import DONE
 
 @njit()
 def allocate(c: Cache, x: Sim, w: int, r: int, tokens: int) -> bool:
-    """Give request r blocks for its first `tokens` tokens and hash the full ones; False, and nothing, if too few are free."""
+    """Give request r blocks for its first `tokens` tokens and hash the full ones; False: too few are free."""
     live, page = x.live[r], c.options[0].page
     need = page_ceil(tokens, page) // page
     if (need - live.blocks) * page > c.workers[w].free:
@@ -137,7 +137,7 @@ def try_enter(c: Cache, x: Sim, w: int, most: int) -> int:
 
 @njit()
 def plan_waiting(c: Cache, x: Sim, w: int, budget: int, most: int) -> None:
-    """Admit waiting requests within `budget`, at most `most` tokens each; `full` says that nobody can enter before somebody leaves."""
+    """Admit waiting requests within `budget`, at most `most` tokens each; `full`: nobody enters until one leaves."""
     worker = c.workers[w]
     while budget > 0 and worker.queued > 0 and x.live[worker.queue_head].enter_s <= c.clock[0].now_s:
         worker.full = i64(worker.running >= c.options[0].max_running)
