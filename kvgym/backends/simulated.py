@@ -30,7 +30,7 @@ _VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn p
 _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
 """Picks these fields from a REQUEST row that was made a tuple: ten times as fast as reading them one by one."""
 
-_COSTS = ("p0", "p_tok", "p_quad", "p_kv", "d0", "d_seq", "d_kvtok", "step_s", "request_s")
+_COSTS = ("p0", "p_tok", "p_quad", "p_kv", "d0", "d_seq", "d_kvtok", "mix_kvtok", "step_s", "request_s")
 """Fields of OPTIONS in the order of `StepCosts`."""
 
 

@@ -206,6 +206,7 @@ OPTIONS = np.dtype(
         ("d0", np.float64),
         ("d_seq", np.float64),
         ("d_kvtok", np.float64),
+        ("mix_kvtok", np.float64),
     ],
     align=True,
 )

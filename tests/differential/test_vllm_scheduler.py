@@ -16,7 +16,15 @@ from kvgym.engine.state import DECIDE, DECODE, PREFILL
 from kvgym.workloads.fixed import Fixed
 
 RELEASES = {"vllm-0.13": "0.13.0", "vllm-0.33": "0.33.0"}
-COSTS = {"p0": 1.0, "p_tok": 0.25, "p_quad": 2.0**-10, "d0": 0.5, "d_seq": 0.125, "d_kvtok": 2.0**-7}
+COSTS = {
+    "p0": 1.0,
+    "p_tok": 0.25,
+    "p_quad": 2.0**-10,
+    "d0": 0.5,
+    "d_seq": 0.125,
+    "d_kvtok": 2.0**-7,
+    "mix_kvtok": 2.0**-8,
+}
 """Exact in binary, so that sums are exact; a step's length tells what was in it."""
 PAGE = 4
 

@@ -176,9 +176,11 @@ class Run:
                 new += n
                 attention += self.costs["p_quad"] * n * (c + 0.5 * n)
         weights = self.costs["d0"] + self.costs["d_seq"] * decodes
+        kvtok = self.costs["d_kvtok"]
         if new:
             weights = max(weights, self.costs["p0"] + self.costs["p_tok"] * (new + decodes))
-        return weights + attention + self.costs["d_kvtok"] * (context + decodes)
+            kvtok += self.costs["mix_kvtok"]
+        return weights + attention + kvtok * (context + decodes)
 
     def step(self) -> None:
         plan = self.scheduler.schedule()

@@ -25,7 +25,7 @@ from kvgym.workloads.fixed import Fixed
 
 RULES = [rule.name for rule in dataclasses.fields(EngineRules)]
 SGLANG = ("evict_full", "in_full", "mixed_chunk")
-COSTS = {"p0": 1.0, "p_tok": 0.25, "d0": 0.5, "d_seq": 0.125, "d_kvtok": 0.015625}
+COSTS = {"p0": 1.0, "p_tok": 0.25, "d0": 0.5, "d_seq": 0.125, "d_kvtok": 0.015625, "mix_kvtok": 0.0078125}
 """Seconds that are exact in binary, so that sums are exact and events can fall on the same instant."""
 
 

@@ -3,7 +3,7 @@
 Step times follow the linear cost model (seconds; n computed, c cached tokens of a sequence, B sequences):
 prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context; a step of both
 reads the weights once and computes for all tokens, max(d0 + d_seq*B, p0 + p_tok*(sum(n) + B)), plus the attention terms
-of each; all plus step_s, divided by the worker's speed.
+of each, the decodes' with mix_kvtok more per token of context; all plus step_s, divided by the worker's speed.
 
 Decode steps among which nothing can happen are made in one *leap*: `leap` steps end at `due_s`, in closed form. A
 request that reaches the worker meanwhile cuts the leap to the step in progress (`cut_leap`).
@@ -97,7 +97,11 @@ def mixed_surcharge(c: Cache, x: Sim, w: int) -> float:
         tokens += x.live[r].extend
         r = i64(x.live[r].next)
     alone = o.p0 + o.p_tok * tokens
-    return max(o.d0 + o.d_seq * batch, alone + o.p_tok * batch) - alone + o.d_kvtok * (worker.context + batch)
+    return (
+        max(o.d0 + o.d_seq * batch, alone + o.p_tok * batch)
+        - alone
+        + (o.d_kvtok + o.mix_kvtok) * (worker.context + batch)
+    )
 
 
 @njit()

@@ -193,7 +193,7 @@ def start_step(c: Cache, x: Sim, w: int, preempted: bool) -> None:
         return
     worker.phase, worker.leap = PREFILL, 1
     weights, compute = o.d0 + o.d_seq * float(decodes), o.p0 + o.p_tok * float(tokens + decodes)
-    seconds = o.step_s + max(weights, compute) + attention + o.d_kvtok * float(context + decodes)
+    seconds = o.step_s + max(weights, compute) + attention + (o.d_kvtok + o.mix_kvtok) * float(context + decodes)
     worker.due_s = worker.start_s + seconds / worker.speed
 
 

@@ -307,7 +307,7 @@ class Server:
             self.make_room(self.page * len(tails))
             weights = self.costs["d0"] + self.costs["d_seq"] * len(tails)
             seconds = max(weights, self.costs["p0"] + self.costs["p_tok"] * (tokens + len(tails)))
-            seconds += self.costs["d_kvtok"] * sum(j.kv + 1 for j in tails)
+            seconds += (self.costs["d_kvtok"] + self.costs["mix_kvtok"]) * sum(j.kv + 1 for j in tails)
         self.step(seconds)
         for job in tails:
             self.grow(job)

@@ -128,10 +128,10 @@ def test_mixed_chunk__running_requests_decode_in_prefill_steps(
     """Request 0 is prefilled until 2 s (1 + 4 x .25), then request 1, 8 tokens in 3 s alone.
 
     Apart: a decode of both, .5 + 2 x .125, ends at 5.75. Mixed: a step of 8 + 1 tokens ends request 0 at 5.25, a decode
-    of one, .625 s, request 1.
+    of one, .625 s, request 1. Contexts cost nothing here.
     """
     rows = [row(["a", 4], output_tokens=2), row(["b", 8], output_tokens=2, arrival_s=1.0)]
-    records = np.sort(drain(build(rows, mixed_chunk=mixed, d_kvtok=0)), order="request")
+    records = np.sort(drain(build(rows, mixed_chunk=mixed, d_kvtok=0, mix_kvtok=0)), order="request")
     assert list(records["finish_s"]) == finish_s
 
 
