@@ -23,7 +23,7 @@ class ClusterConfig:
     """A fleet of workers: cache size, scheduler limits and what a step costs.
 
     A list for `capacity_tokens`, `speed` or `engine` gives one value per worker. Scheduler defaults are SGLang
-    0.5.23's; on vLLM workers `chunk_tokens` is max_num_batched_tokens, `max_running` max_num_seqs, `page_size` the block.
+    0.5.23's; on vLLM workers `chunk_tokens` is max_num_batched_tokens, `max_running` max_num_seqs, a page is a block.
 
     With `one_at_a_time` nothing is batched: a prompt is prefilled in one step however long it is, and the next request
     is admitted when the one before has its answer. The three scheduler limits then have no say and must not be set.

@@ -22,8 +22,8 @@ class Linear:
     """Milliseconds per engine step, n computed and c cached tokens per sequence, B sequences.
 
     prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context; both in
-    one step: see `StepCosts`; each step takes `step_ms` more (CPU), each request reaches the worker `request_ms` after it was sent (HTTP,
-    tokenising). Form and fits: see `kvgym.costs.presets`.
+    one step: see `StepCosts`. Each step takes `step_ms` more (CPU), each request reaches the worker `request_ms` after it
+    was sent (HTTP, tokenising). Form and fits: see `kvgym.costs.presets`.
     """
 
     p0_ms: float = coefficient("prefill step, constant")
