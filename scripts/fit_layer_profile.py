@@ -1,4 +1,4 @@
-"""Fits a cost preset to a layer profile: measured times of a model's layers on one GPU (LLMServingSim publishes some).
+"""Fits a cost preset to a layer profile: measured times of a model's layers on one GPU, as LLMServingSim has them.
 
     python scripts/fit_layer_profile.py RTX4090_llama31_8b_tp1 --pool-tokens 41408
 
