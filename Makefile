@@ -10,20 +10,20 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/scripts/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
 	tests/harness/compare/test_grid.py tests/harness/compare/test_overrides.py tests/harness/measure/test_statistics.py
 
-.PHONY: quickstart test soak docs test-live check live bench prove-plugins serving chromium announce clean
+.PHONY: quickstart test soak docs test-live check live bench prove-plugins serving vllm chromium announce clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
 
-test: announce $(VENV)/.dev serving chromium
+test: announce $(VENV)/.dev serving vllm chromium
 	$(WITH_LIVE) scripts/test.sh $(BIN)/python
 
 # Before a release: also what is marked soak, and four times the random cases.
-soak: $(VENV)/.dev serving chromium
+soak: $(VENV)/.dev serving vllm chromium
 	$(WITH_LIVE) scripts/test.sh $(BIN)/python --soak
 
 announce:
-	@echo "make test: installs .venv and .live (SGLang on the CPU) where they are absent or old, which takes some minutes;"
+	@echo "make test: installs .venv, .live (SGLang on the CPU) and .vllm where they are absent or old: some minutes;"
 	@echo "then all tests, those with real servers beside the others: about ten minutes on two quiet cores."
 
 # Only those that start, kill and stop real servers.
@@ -56,6 +56,10 @@ bench: $(VENV)/.lean
 serving:
 	PYTHON=$(PYTHON) scripts/setup_live.sh $(LIVE)
 
+# vLLM's scheduler, as a truth that runs without a GPU.
+vllm: serving
+	scripts/setup_vllm.sh .vllm $(LIVE)/bin/python
+
 # For the tests of the report's page; says why where it can't be had, then those are skipped.
 chromium:
 	scripts/setup_chromium.sh
@@ -81,4 +85,4 @@ $(VENV)/.docs: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LIVE) results
+	rm -rf $(VENV) $(LIVE) .vllm results

@@ -8,7 +8,7 @@ paper's rule (`rlt`):
 - (a) marked tokens reach B: all marks are cleared, then the node at hand and its ancestors are marked;
   (b) an eviction of k tokens begins with k + marked >= B: all marks are cleared;
   (c) the candidate leaves hold fewer than k tokens in all: all marks are cleared.
-Use it with ``evict_amount: full``, as SGLang 0.4.6 asks for the full demand. Page size 1 in the source; larger pages
+Use it with ``engine: sglang-0.4.6``, as SGLang 0.4.6 asks for the full demand. Page size 1 in the source; larger pages
 count and drop whole pages here.
 """
 

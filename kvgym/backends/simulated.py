@@ -9,6 +9,7 @@ import numpy as np
 
 from kvgym.backends.base import Load, Progress, Snapshot
 from kvgym.config.cluster import MOST_TOKENS, ClusterConfig
+from kvgym.config.engines import check_eviction
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.costs import step_costs
 from kvgym.engine.engine import Engine, default_options
@@ -29,7 +30,7 @@ _VISIBLE = "prompt_node prompt_tokens prompt_chars max_new_tokens session turn p
 _visible = operator.itemgetter(*((REQUEST.names or ()).index(name) for name in _VISIBLE.split()))
 """Picks these fields from a REQUEST row that was made a tuple: ten times as fast as reading them one by one."""
 
-_COSTS = ("p0", "p_tok", "p_quad", "p_kv", "d0", "d_seq", "d_kvtok", "step_s", "request_s")
+_COSTS = ("p0", "p_tok", "p_quad", "p_kv", "d0", "d_seq", "d_kvtok", "mix_kvtok", "step_s", "request_s")
 """Fields of OPTIONS in the order of `StepCosts`."""
 
 
@@ -41,9 +42,10 @@ def engine_options(cluster: ClusterConfig, signals: SignalsConfig = DEFAULT_SIGN
     options["scrape_delay_s"], options["scrape_loss"] = signals.scrape_delay_s, signals.scrape_loss
     options["page"], options["chunk"] = cluster.page_size, cluster.chunk_tokens
     options["prefill"], options["max_running"] = cluster.max_prefill_tokens, cluster.max_running
+    options["long_prefill"] = cluster.long_prefill_tokens
     if cluster.one_at_a_time:
         options["chunk"], options["prefill"], options["max_running"] = MOST_TOKENS, MOST_TOKENS, 1
-    options["evict_full"], options["ignore_eos"] = cluster.evict_amount == "full", cluster.ignore_eos
+    options["ignore_eos"] = cluster.ignore_eos
     for field, seconds in zip(_COSTS, step_costs(cluster), strict=True):
         options[field] = seconds
     options["retries"], options["retry_s"] = cluster.retries, cluster.retry_delay_s
@@ -63,7 +65,8 @@ class SimulatedBackend:
 
     Raises:
         UnknownNameError: no such policy or cost preset.
-        ConfigError: the policy sees the future, and that is not allowed or not possible here.
+        ConfigError: the policy sees the future, and that is not allowed or not possible here; or no worker's engine
+            takes a policy.
     """
 
     deterministic = True
@@ -78,6 +81,7 @@ class SimulatedBackend:
         signals: SignalsConfig = DEFAULT_SIGNALS,
         oracle: bool = False,
     ) -> None:
+        check_eviction(cluster.engines, eviction)
         workload = with_regions(workload, cluster.regions, seed)
         self.workload = workload
         self.cluster = cluster
@@ -97,6 +101,7 @@ class SimulatedBackend:
             self._router_of,
             stream_seed(seed, "scrapes"),
             oracle,
+            cluster.engines,
         )
         self.exact = signals.observability == "exact"
         self._known = None if self.exact else CacheKnowledge(signals, workload.forest, cluster.capacities, seed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from kvgym.config.engines import EngineRules, engine_rules
 from kvgym.config.live import LiveConfig
 from kvgym.config.loader import load_config, mistakes_in
 from kvgym.config.options import build, option
@@ -21,7 +22,8 @@ MOST_WORKERS, MOST_TOKENS, MOST_SPEED, MOST_DELAY_S = 100_000, 1 << 40, 1e6, 1e6
 class ClusterConfig:
     """A fleet of workers: cache size, scheduler limits and what a step costs.
 
-    A list for `capacity_tokens` or `speed` gives one value per worker. Scheduler defaults are SGLang 0.5.23's.
+    A list for `capacity_tokens`, `speed` or `engine` gives one value per worker. Scheduler defaults are SGLang
+    0.5.23's; on vLLM workers `chunk_tokens` is max_num_batched_tokens, `max_running` max_num_seqs, a page is a block.
 
     With `one_at_a_time` nothing is batched: a prompt is prefilled in one step however long it is, and the next request
     is admitted when the one before has its answer. The three scheduler limits then have no say and must not be set.
@@ -40,12 +42,11 @@ class ClusterConfig:
     page_size: int = option(1, "KV cache page", "tokens")
     chunk_tokens: int = option(8192, "longest chunk of a chunked prefill", "tokens")
     max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens")
+    long_prefill_tokens: int = option(0, "vLLM: most tokens of one prompt in a step that it shares; 0: all", "tokens")
     max_running: int = option(2048, "largest running batch", "requests")
     one_at_a_time: bool = option(False, "serve one request at a time, without batches and chunks; simulated only")
-    evict_amount: Literal["shortfall", "full"] = option(
-        "shortfall", "evict what is short (SGLang 0.5.23) or the full demand (0.4.6, the paper's)"
-    )
-    ignore_eos: bool = option(True, "admission reserves the full max_new_tokens of running requests")
+    engine: str | tuple[str, ...] = option("sglang-0.5.23", "serving engine of a worker, or one value per worker")
+    ignore_eos: bool = option(True, "answers are as long as asked for, and SGLang 0.5.23 reserves them in full")
     cost: str | dict[str, Any] = option("l40-llama31-8b", "cost preset, or the fields of a cost model")
     speed: float | tuple[float, ...] = option(1.0, "speed factor of a worker, or one value per worker")
     request_overhead_s: float | None = option(None, "constant per request; none: from the cost preset", "s")
@@ -66,10 +67,11 @@ class ClusterConfig:
                 raise ConfigError(f"{name} must be {bound}, got {getattr(self, name)}")
         if self.workers > MOST_WORKERS:  # before any per-worker tuple is made
             raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {self.workers}")
-        for name in ("capacity_tokens", "speed"):
+        for name in ("capacity_tokens", "speed", "engine"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.workers:
                 raise ConfigError(f"{name} has {len(value)} values for {self.workers} workers; give one, or one each")
+        self._check_engines()
         if min(self.capacities) < self.page_size:
             raise ConfigError(
                 f"capacity_tokens must be at least one page ({self.page_size} tokens), got {min(self.capacities)}"
@@ -87,13 +89,36 @@ class ClusterConfig:
                 f"speed must be above 0 ({1 / MOST_SPEED:g} to {MOST_SPEED:g}), got {min(self.speeds)} to "
                 f"{max(self.speeds)}"
             )
-        for name in ("request_overhead_s", "step_overhead_s", "retries", "retry_delay_s", "detect_s"):
+        for name in (
+            "long_prefill_tokens",
+            "request_overhead_s",
+            "step_overhead_s",
+            "retries",
+            "retry_delay_s",
+            "detect_s",
+        ):
             if not 0 <= (getattr(self, name) or 0) <= MOST_DELAY_S:
                 raise ConfigError(
                     f"{name} must not be negative and at most {MOST_DELAY_S:g}, got {getattr(self, name)}"
                 )
         check_schedule(self.schedule, self.workers)
         self._check_network()
+
+    def _check_engines(self) -> None:
+        for name, rules in zip(self.engine_names, self.engines, strict=True):
+            if rules.mixed_chunk and not self.one_at_a_time and self.chunk_tokens <= self.max_running:
+                raise ConfigError(
+                    f"with {name} each running request takes a token of the chunk: chunk_tokens ({self.chunk_tokens}) "
+                    f"must exceed max_running ({self.max_running})"
+                )
+            if rules.blocked and (self.one_at_a_time or self.live):
+                what = "one_at_a_time" if self.one_at_a_time else "live"
+                raise ConfigError(f"{what} is for SGLang workers, got engine {name}")
+        blocked = [rules.blocked for rules in self.engines]
+        for name, needed in (("max_prefill_tokens", False), ("long_prefill_tokens", True)):
+            if needed not in blocked and getattr(self, name) != getattr(type(self), name):
+                whose = "vLLM" if needed else "SGLang"
+                raise ConfigError(f"{name} is {whose}'s, and no worker's engine is; got {getattr(self, name)}")
 
     def _check_one_at_a_time(self) -> None:
         for name in ("chunk_tokens", "max_prefill_tokens", "max_running"):
@@ -135,6 +160,16 @@ class ClusterConfig:
         """KV tokens of each worker, shape (workers,)."""
         value = self.capacity_tokens
         return value if isinstance(value, tuple) else (value,) * self.workers
+
+    @property
+    def engines(self) -> tuple[EngineRules, ...]:
+        """Scheduler rules of each worker's engine, shape (workers,)."""
+        return tuple(map(engine_rules, self.engine_names))
+
+    @property
+    def engine_names(self) -> tuple[str, ...]:
+        """Name of each worker's engine, shape (workers,)."""
+        return self.engine if isinstance(self.engine, tuple) else (self.engine,) * self.workers
 
     @property
     def speeds(self) -> tuple[float, ...]:

@@ -21,6 +21,8 @@ COSTS = Registry(
     {
         name: f"kvgym.costs.presets:{name.replace('-', '_').upper()}"
         for name in (
+            "rtx4090-llama31-8b",
+            "rtxpro6000-llama31-8b",
             "l40-llama31-8b",
             "l40s-llama31-8b",
             "a100-llama31-8b",

@@ -1,4 +1,4 @@
-"""The cost contract: a model of seconds per engine step, as the nine numbers that the compiled engine takes."""
+"""The cost contract: a model of seconds per engine step, as the ten numbers that the compiled engine takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ class StepCosts(NamedTuple):
     """What engine steps cost, seconds.
 
     With n computed and c cached tokens per sequence, and B sequences, a prefill step takes
-    p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)) and a decode step d0 + d_seq*B + d_kvtok*context.
+    p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)) and a decode step d0 + d_seq*B + d_kvtok*context. A step of
+    both reads the weights once and computes for all of its tokens, max(d0 + d_seq*B, p0 + p_tok*(sum(n) + B)), and does
+    the attention of both, in which a decode's context costs mix_kvtok more.
 
     Attributes:
         p0_s: per prefill step.
@@ -19,6 +21,7 @@ class StepCosts(NamedTuple):
         d0_s: per decode step.
         d_seq_s: per sequence of a decode step.
         d_kvtok_s: per token of context in a decode step.
+        mix_kvtok_s: per token of the decodes' context in a step that also prefills, beside d_kvtok_s.
         step_s: CPU time added to every step.
         request_s: from the router to the worker's queue.
     """
@@ -30,6 +33,7 @@ class StepCosts(NamedTuple):
     d0_s: float = 0.0
     d_seq_s: float = 0.0
     d_kvtok_s: float = 0.0
+    mix_kvtok_s: float = 0.0
     step_s: float = 0.0
     request_s: float = 0.0
 

@@ -21,9 +21,9 @@ def coefficient(help: str, default: float = 0.0) -> Any:
 class Linear:
     """Milliseconds per engine step, n computed and c cached tokens per sequence, B sequences.
 
-    prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context;
-    each step takes `step_ms` more (CPU), each request reaches the worker `request_ms` after it was sent (HTTP,
-    tokenising). Form and fits: see `kvgym.costs.presets`.
+    prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context; both in
+    one step: see `StepCosts`. Each step takes `step_ms` more (CPU), each request reaches the worker `request_ms` after
+    it was sent (HTTP, tokenising). Form and fits: see `kvgym.costs.presets`.
     """
 
     p0_ms: float = coefficient("prefill step, constant")
@@ -33,6 +33,9 @@ class Linear:
     d0_ms: float = coefficient("decode step, constant")
     d_seq_ms: float = coefficient("per sequence of a decode step")
     d_kvtok_ms: float = coefficient("per token of context in a decode step")
+    mix_kvtok_ms: float = coefficient(
+        "per token of the decodes' context in a step that also prefills, beside d_kvtok_ms"
+    )
     step_ms: float = coefficient("CPU time added to every step")
     request_ms: float = coefficient("from the router to the worker's queue")
 

@@ -2,7 +2,10 @@
 
 Kernel times: data/calibration/aic_linear_fit.csv (fits of AIConfigurator's measured tables, NVIDIA, Apache-2.0). They
 are kernel time only: real inter-token latency is 1.2 to 1.4 times d0, and TTFT carries 20 to 50 ms of CPU, HTTP and
-tokenising (data/README.md), so every preset adds a quarter of d0 to each step and 20 ms to each request.
+tokenising (data/README.md), so these presets add a quarter of d0 to each step and 20 ms to each request.
+
+The two RTX presets come from layer profiles (LLMServingSim, MIT; scripts/fit_layer_profile.py), in which vLLM's own
+steps were timed: nothing is added to a step. The 4090's foretells a measured run within 3 % (tests/truth/test_rtx4090).
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ REQUEST_MS = 20.0
 
 
 def _fit(p0: float, p_tok: float, p_quad: float, p_kv: float, d0: float, d_seq: float, d_kvtok: float) -> Linear:
-    return Linear(p0, p_tok, p_quad, p_kv, d0, d_seq, d_kvtok, step_ms=round(0.25 * d0, 3), request_ms=REQUEST_MS)
+    return Linear(p0, p_tok, p_quad, p_kv, d0, d_seq, d_kvtok, 0.0, step_ms=round(0.25 * d0, 3), request_ms=REQUEST_MS)
 
 
 L40_LLAMA31_8B = _fit(16.9, 0.12, 4.4e-6, 8e-6, 22.4, 0.04, 1.81e-4)
@@ -27,3 +30,9 @@ H200_LLAMA31_8B = _fit(3.57, 0.02, 9.3e-7, 6e-7, 4.72, 0.015, 2.97e-5)
 H200_TP4_LLAMA31_70B = _fit(8.91, 0.0614, 1.09e-6, 0.0, 11.4, 0.043, 1.87e-5)
 H200_TP4_LLAMA31_70B_FP8 = _fit(7.59, 0.0438, 1.07e-6, 0.0, 8.47, 0.035, 1.89e-5)
 H100_TP4_LLAMA31_70B = _fit(11.9, 0.0601, 1.05e-6, 1.4e-6, 15.1, 0.038, 2.7e-5)
+RTX4090_LLAMA31_8B = Linear(
+    6.71, 0.0889, 3.474e-6, 6.664e-4, 16.97, 0.04082, 1.419e-4, 2.197e-4, step_ms=0.0, request_ms=REQUEST_MS
+)
+RTXPRO6000_LLAMA31_8B = Linear(
+    6.365, 0.03568, 1.643e-6, 4.279e-4, 11.07, 0.01959, 9.242e-5, 5.715e-5, step_ms=0.0, request_ms=REQUEST_MS
+)

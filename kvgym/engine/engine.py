@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from kvgym.config.engines import EngineRules
 from kvgym.config.names import table
 from kvgym.engine.cache.binding import bind
 from kvgym.engine.cache.policy import Policy, write_constants
 from kvgym.engine.growth import grow
 from kvgym.engine.serving.readings import SIGNALS
 from kvgym.engine.serving.scrape import on_the_way
-from kvgym.engine.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache
+from kvgym.engine.state import BROKEN, CHANGE, DOWN, EVENT, GROW, LIVE, OPTIONS, START, Sim, new_cache, with_blocks
 from kvgym.errors import ConfigError, SimulationError
 from kvgym.jit.door import as_records, record_zeros
 from kvgym.jit.storage import announced
@@ -47,6 +50,7 @@ class Engine:
         router_of: which router sends each request, 0, 1, ..., shape (requests,); None: there is one.
         scrape_seed: of the stream that loses scrapes.
         oracle: whether a policy that sees the future may be used.
+        engines: scheduler rules of each worker, shape (workers,); none: SGLang 0.5.23's.
 
     Raises:
         ConfigError: no such policy, or one that sees the future where that is not allowed or not possible.
@@ -65,6 +69,7 @@ class Engine:
         router_of: np.ndarray | None = None,
         scrape_seed: int = 0,
         oracle: bool = False,
+        engines: Sequence[EngineRules] = (),
     ) -> None:
         self._entry = load_entry()
         self.workload = workload
@@ -91,6 +96,7 @@ class Engine:
             self.cache = new_cache(nodes, pool, options, seed, memory=self.policy.memory)
             write_constants(self.cache, self.policy)
         self.cache.workers["speed"] = speeds
+        self._set_engines(engines)
         if options["scrape_s"][0] > 0:
             self.cache.clock["scrapes"], self.cache.clock["scrape_due_s"] = 1, options["scrape_s"]
             self.cache.clock["scrape_word"] = scrape_seed | 1
@@ -101,6 +107,14 @@ class Engine:
         )
         self._start_fleet()
         self.seen = 0
+
+    def _set_engines(self, engines: Sequence[EngineRules]) -> None:
+        for worker, rules in enumerate(engines):
+            for name, value in dataclasses.asdict(rules).items():
+                self.cache.workers[name][worker] = value
+        blocked = self.cache.workers["blocked"] == 1
+        if blocked.any():
+            self.cache = with_blocks(self.cache, blocked)
 
     def _start_fleet(self) -> None:
         """Set the clock to the first change of the fleet; a worker that joins later is down."""
@@ -118,7 +132,7 @@ class Engine:
         live = record_zeros(n, LIVE)
         for name in ("enter_s", "admitted_s", "first_s", "finish_s"):
             live[name] = -1.0
-        for name in ("worker", "next", "prev", "slot"):
+        for name in ("worker", "next", "prev", "slot", "row"):
             live[name] = -1
         live["release_s"] = live["due_s"] = load.requests["arrival_s"]
         live["router"] = router_of
@@ -133,6 +147,8 @@ class Engine:
         order = np.lexsort((first, load.requests["arrival_s"][first]))
         self.cache.options["clients"] = load.clients
         self.cache.clock["backlog"] = len(first)
+        rows, longest = self._block_rows()
+        self.cache.clock["free_rows"] = rows
         scrape_s, delay_s = (float(self.cache.options[name][0]) for name in ("scrape_s", "scrape_delay_s"))
         return Sim(
             requests=as_records(np.ascontiguousarray(load.requests)),
@@ -146,7 +162,17 @@ class Engine:
             network=network,
             sent=np.zeros((int(router_of.max()) + 1, 2, workers), np.int64),
             scrapes=np.zeros((on_the_way(scrape_s, delay_s) if scrape_s > 0 else 1, 3, workers), np.int64),
+            tables=np.zeros((rows, longest), np.int32),
+            rows=np.arange(rows, dtype=np.int32),
         )
+
+    def _block_rows(self) -> tuple[int, int]:
+        """Return how many requests can run on vLLM workers at once, and the blocks of the longest one."""
+        requests, count = self.workload.requests, int(self.cache.workers["blocked"].sum())
+        longest = int((requests["prompt_tokens"] + requests["max_new_tokens"]).max(initial=0))
+        pool = int(self.cache.workers["capacity"].max())
+        rows = min(len(requests), count * int(self.cache.options["max_running"][0]))
+        return rows, min(longest, pool) // self.workload.page_size + 1 if rows else 0
 
     @property
     def pending(self) -> int:

@@ -57,6 +57,8 @@ def computed(c: Cache, x: Sim, w: int, r: int) -> int:
 def clipped_new_tokens(c: Cache, x: Sim, w: int, r: int) -> int:
     """Return max_new_tokens cut to what fits beside the prompt in an empty pool of worker w; 0: prompt too long."""
     capacity, page, prompt = c.workers[w].capacity, c.options[0].page, i64(x.requests[r].prompt_tokens)
+    if c.workers[w].blocked == 1:
+        return max(0, min(i64(x.requests[r].max_new_tokens), capacity - prompt))
     if prompt > capacity - INPUT_MARGIN:
         return 0
     return max(0, min(i64(x.requests[r].max_new_tokens), capacity - page_ceil(prompt, page) - page - 1))

@@ -37,9 +37,10 @@ SLOT = np.dtype(
 )
 """One radix-cache node of one worker, equal to a TreeNode of SGLang's RadixCache. Slots 0..workers-1 are the roots."""
 
-IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE, DOWN = 0, 1, 2, 3, 4, 5, 6
-"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it; DOWN:
-not joined yet, or failed (its lists and its cache stay as they were until the router notices)."""
+IDLE, READY, ALLOC_PREFILL, ALLOC_DECODE, PREFILL, DECODE, DOWN, ALLOC_TAILS, ALLOC_MIXED = range(9)
+"""Values of WORKER.phase. PREFILL and DECODE: a step runs until `due_s`; ALLOC_*: memory is being found for it (TAILS:
+for decodes without which the prefill step would run alone, MIXED: for both); DOWN: not joined yet, or failed (its lists
+and its cache stay as they were until the router notices)."""
 
 UNSEEN, WAITING, STREAMING = 0, 1, 2
 """Values of LIVE.stage, the client's view: not sent yet, waiting for the first token, first token seen."""
@@ -76,6 +77,16 @@ WORKER = np.dtype(
         ("first_finish", np.int64),  # `decoded` at which the first running request finishes; -1: not known
         ("need", np.int64),  # tokens that the eviction in progress still has to free
         ("phase", np.int32),
+        ("evict_full", np.int32),  # 1: ask for the whole demand; 0: the shortfall (`kvgym.config.engines`)
+        ("in_full", np.int32),  # 1: with ignore_eos reserve max_new_tokens in full; 0: times `ratio` all the same
+        ("mixed_chunk", np.int32),  # 1: running requests decode in prefill steps, too
+        ("mixed", np.int32),  # 1: they do so in the step in progress
+        ("blocked", np.int32),  # 1: a vLLM worker, whose cache are blocks; 0: SGLang, a radix tree
+        ("front_free", np.int32),  # vLLM 0.33: blocks without a hash are the first to be handed out
+        ("whole_prompt", np.int32),  # vLLM 0.23 and later: the whole prompt must fit before its first chunk is admitted
+        ("first_block", np.int32),  # the worker's first block; a vLLM worker has capacity / page of them
+        ("free_head", np.int32),  # its free blocks, in the order of reuse
+        ("free_tail", np.int32),
         ("retracted", np.int32),  # 1: the next decode step follows a retraction (it does not lower the ratio)
         ("full", np.int32),  # SGLang batch_is_full: no admission until somebody leaves
         ("epoch", np.int32),  # marking policies: number of the phase
@@ -130,6 +141,9 @@ LIVE = np.dtype(
         ("attempts", np.int32),  # times that it was sent to a worker
         ("stage", np.int32),  # what its client has seen: UNSEEN .. STREAMING
         ("router", np.int32),  # which of several routers sends it
+        ("row", np.int32),  # vLLM: row of `tables` that lists its blocks
+        ("blocks", np.int32),  # how many it has
+        ("hashed", np.int32),  # how many of them can be found by their content
     ],
     align=True,
 )
@@ -158,6 +172,7 @@ CLOCK = np.dtype(
         ("scrapes", np.int64),  # scrapes of the engines' metrics so far
         ("scrape_due_s", np.float64),  # time of the next one; inf: metrics are always fresh
         ("scrape_word", np.uint64),  # random stream that loses scrapes
+        ("free_rows", np.int64),  # rows of `tables` that are free: the first ones of `rows`
         ("error", np.int64),  # worker + 1 that can't go on or whose integrity check failed; 0: none
     ],
     align=True,
@@ -169,10 +184,10 @@ OPTIONS = np.dtype(
         ("page", np.int64),
         ("chunk", np.int64),  # chunked prefill budget, tokens a step
         ("prefill", np.int64),  # max_prefill_tokens
+        ("long_prefill", np.int64),  # vLLM: most tokens of one prompt in a step that it shares; 0: no such limit
         ("max_running", np.int64),
         ("clients", np.int64),  # closed-loop clients; 0: open loop
-        ("evict_full", np.int64),  # 1: ask for the whole demand (0.4.6); 0: the shortfall (0.5.23)
-        ("ignore_eos", np.int64),  # 1: reserve max_new_tokens in full
+        ("ignore_eos", np.int64),  # 1: answers are as long as asked for
         ("pause_evict", np.int64),  # 1: return at every eviction
         ("constants", np.int64),  # leading numbers of a row of `memory` that a restarted worker keeps
         ("check", np.int64),  # 1: integrity check after every event
@@ -191,6 +206,7 @@ OPTIONS = np.dtype(
         ("d0", np.float64),
         ("d_seq", np.float64),
         ("d_kvtok", np.float64),
+        ("mix_kvtok", np.float64),
     ],
     align=True,
 )
@@ -198,6 +214,20 @@ OPTIONS = np.dtype(
 
 CHANGE = np.dtype([("time_s", np.float64), ("worker", np.int32), ("kind", np.int32)], align=True)
 """One entry of the fleet's schedule, in the order in which they happen."""
+
+BLOCK = np.dtype(
+    [
+        ("worker", np.int32),
+        ("node", np.int32),  # forest node of its last token; -2 - r: request r alone has it
+        ("depth", np.int32),  # where it ends in its prefix, tokens; 0: it has no hash
+        ("ref", np.int32),  # requests that hold it; 0: it is on the free list
+        ("next", np.int32),  # links of the free list
+        ("prev", np.int32),
+        ("twin", np.int32),  # next block of equal content; -1: none
+    ],
+    align=True,
+)
+"""One block of a vLLM worker's KV pool (`kvgym.engine.cache.blocks`)."""
 
 EVENT = np.dtype(
     [("time_s", np.float64), ("kind", np.int32), ("worker", np.int32), ("tokens", np.int64)],
@@ -212,7 +242,8 @@ class Cache(NamedTuple):
 
     Shapes: nodes (forest nodes,), slots (slots,), table (power of two,), order (workers, leaves), scratch
     (2 * leaves,), path (deepest level + 2,), workers (workers,), rng (workers,), memory (workers, the policy's
-    `memory`), clock (1,), options (1,), log (events,).
+    `memory`), clock (1,), options (1,), log (events,), blocks (blocks of all vLLM workers,), block_table (power of
+    two,).
     """
 
     nodes: np.ndarray
@@ -227,6 +258,8 @@ class Cache(NamedTuple):
     clock: np.ndarray
     options: np.ndarray
     log: np.ndarray
+    blocks: np.ndarray
+    block_table: np.ndarray
 
 
 @whole
@@ -235,7 +268,8 @@ class Sim(NamedTuple):
 
     Shapes: (requests,) each, ring (1000,), changes (changes,), network (regions, workers) seconds one way or (0, 0),
     sent (routers, 2, workers): requests and prompt tokens in flight, scrapes (scrapes on their way + some, 3, workers):
-    running, queued, KV tokens used at scrape k in row k modulo the length.
+    running, queued, KV tokens used at scrape k in row k modulo the length, tables (rows, blocks of the longest request)
+    and rows (rows,): the blocks of requests that run on vLLM workers, and which rows are free.
     """
 
     requests: np.ndarray
@@ -249,6 +283,8 @@ class Sim(NamedTuple):
     network: np.ndarray
     sent: np.ndarray
     scrapes: np.ndarray
+    tables: np.ndarray
+    rows: np.ndarray
 
 
 def new_cache(
@@ -298,6 +334,8 @@ def new_cache(
         clock=clock,
         options=options,
         log=record_zeros(1, KV_EVENT),
+        blocks=record_zeros(0, BLOCK),
+        block_table=np.full(16, -1, np.int32),
     )
     link_free(cache, workers, total)
     return cache
@@ -309,12 +347,31 @@ def _new_workers(capacities: np.ndarray) -> np.ndarray:
     fleet["capacity"] = fleet["free"] = capacities
     fleet["due_s"] = np.inf
     fleet["speed"] = 1.0
-    fleet["visible"] = 1
+    fleet["visible"] = fleet["in_full"] = 1
     fleet["ratio"] = 0.7
     for part in ("queue", "batch", "run"):
         fleet[f"{part}_head"] = fleet[f"{part}_tail"] = -1
     fleet["chunked"] = fleet["first_finish"] = -1
     return fleet
+
+
+def with_blocks(cache: Cache, blocked: np.ndarray) -> Cache:
+    """Return the cache with a pool of free blocks for each worker that `blocked`, bool (workers,), names."""
+    workers, page = cache.workers, int(cache.options["page"][0])
+    counts = np.where(blocked, workers["capacity"] // page, 0)
+    blocks = record_zeros(int(counts.sum()), BLOCK)
+    blocks["twin"] = -1
+    workers["free_head"] = workers["free_tail"] = -1
+    first = 0
+    for w in np.flatnonzero(blocked):
+        last = first + int(counts[w]) - 1
+        blocks["worker"][first : last + 1] = w
+        blocks["prev"][first : last + 1] = [-1, *range(first, last)]
+        blocks["next"][first : last + 1] = [*range(first + 1, last + 1), -1]
+        workers["blocked"][w], workers["first_block"][w] = 1, first
+        workers["free_head"][w], workers["free_tail"][w] = first, last
+        first = last + 1
+    return cache._replace(blocks=blocks, block_table=np.full(table_size(first), -1, np.int32))
 
 
 def table_size(slots: int) -> int:

@@ -35,6 +35,8 @@ class ChoiceEnv(EpisodeEnv):
     def __init__(self, episode: tuple[Any, ...], candidates: int, offered: str, tail_tokens: int | None) -> None:
         """Make the environment; `episode` are the arguments of `EpisodeEnv`."""
         super().__init__(*episode)
+        if all(rules.blocked for rules in self._cluster.engines):
+            raise ConfigError("there is nothing to evict on vLLM workers, whose free list decides; use SGLang engines")
         self._offer = make_offer(candidates, offered)
         self.fleet_workers, self.places = self._cluster.workers, self._offer.places
         self._tail_tokens = 0 if tail_tokens is None else _whole("tail_tokens", tail_tokens, 2**31 - 1)

@@ -12,7 +12,7 @@ from kvgym.backends.simulated import SimulatedBackend, engine_options
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.schedule import FleetEvent
 from kvgym.config.signals import SignalsConfig
-from kvgym.errors import UnknownNameError
+from kvgym.errors import ConfigError, UnknownNameError
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 from kvgym.workloads.gsp import GSP
@@ -39,10 +39,16 @@ def test_options__come_from_the_cluster() -> None:
         page_size=16, capacity_tokens=160, chunk_tokens=64, max_prefill_tokens=128, max_running=7, ignore_eos=False
     )
     options = engine_options(cluster)[0]
-    names = ("page", "chunk", "prefill", "max_running", "ignore_eos", "evict_full")
-    assert [int(options[name]) for name in names] == [16, 64, 128, 7, 0, 0]
-    assert engine_options(small(evict_amount="full"))["evict_full"][0] == 1
+    names = ("page", "chunk", "prefill", "max_running", "ignore_eos")
+    assert [int(options[name]) for name in names] == [16, 64, 128, 7, 0]
     assert engine_options(small())["p_tok"][0] == 0.25
+
+
+def test_engine__one_for_each_worker() -> None:
+    cluster = small(workers=3, engine=("sglang-0.5.23", "sglang-0.4.6", "sglang-0.5.23-mixed"))
+    workers = SimulatedBackend(turns(), cluster, "lru", seed=1).engine.cache.workers
+    rules = [workers[name].tolist() for name in ("evict_full", "in_full", "mixed_chunk")]
+    assert rules == [[0, 1, 0], [1, 0, 1], [0, 0, 1]]
 
 
 def test_options__overheads_of_the_cluster_replace_those_of_the_preset() -> None:
@@ -226,3 +232,26 @@ def test_records__are_rows_of_records(gsp: Workload) -> None:
     records = backend.records()
     assert np.array_equal(np.sort(records["request"]), np.arange(len(gsp.requests)))
     assert np.array_equal(records["arrival_s"], gsp.requests["arrival_s"][records["request"]])
+
+
+def test_vllm__evicts_by_its_own_list() -> None:
+    fleet = small(engine="vllm-0.33")
+    with pytest.raises(ConfigError, match="lru"):
+        SimulatedBackend(turns(), fleet, "rlt", seed=1)
+    SimulatedBackend(turns(), small(engine=("vllm-0.33", "sglang-0.5.23")), "rlt", seed=1)
+
+
+@pytest.mark.parametrize("engine", ["sglang-0.5.23", "vllm-0.13", "vllm-0.33"])
+def test_events__foretell_the_hits_of_every_engine(engine: str) -> None:
+    """Each prompt finds what KV events without delay or loss say it will, on full caches, one request at a time."""
+    load = GSP(groups=6, prompts_per_group=6, lens=(96, 130), output_tokens=20, clients=1)
+    cluster = small(engine=engine, page_size=16, capacity_tokens=400)
+    backend = SimulatedBackend(load.generate(0, 16), cluster, "lru", seed=1, signals=SignalsConfig("events"))
+    foretold = {}
+    while (decision := backend.run_to_decision()) is not None:
+        assert decision.hit_tokens is not None
+        foretold[decision.request] = int(decision.hit_tokens[decision.request % 2])
+        backend.apply(decision.request % 2)
+    records = backend.records()
+    assert {int(row["request"]): int(row["hit_tokens"]) for row in records} == foretold
+    assert backend.engine.cache.workers["evicted"].sum() > 0

@@ -17,7 +17,9 @@ from kvgym.errors import ConfigError, UnknownNameError
         ("page_size", 0),
         ("speed", 0.0),
         ("speed", [1.0]),
-        ("evict_amount", "some"),
+        ("engine", "sglang"),
+        ("long_prefill_tokens", 100),
+        ("engine", ["sglang-0.5.23"]),
         ("request_overhead_s", -1.0),
         ("chunk_tokens", 0),
     ],
@@ -103,3 +105,25 @@ def test_one_at_a_time__has_no_limits_of_batches_and_no_real_servers():
     with pytest.raises(ConfigError, match="one_at_a_time needs a simulated fleet"):
         ClusterConfig(one_at_a_time=True, live=resolve_cluster("l40x4_live").live)
     assert ClusterConfig(one_at_a_time=True, page_size=10_000).one_at_a_time
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"engine": "vllm-0.33", "one_at_a_time": True}, "one_at_a_time is for SGLang"),
+        ({"engine": "vllm-0.33", "live": {"urls": ["http://a", "http://b", "http://c", "http://d"]}}, "live is for"),
+        ({"engine": "vllm-0.33", "max_prefill_tokens": 100}, "SGLang's"),
+        ({"engine": "sglang-0.5.23-mixed", "chunk_tokens": 2048}, "must exceed max_running"),
+    ],
+)
+def test_cluster__engine_and_settings_must_agree(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        build(ClusterConfig, fields, "cluster")
+
+
+@pytest.mark.parametrize("engine", ["vllm-0.33", ["sglang-0.5.23", "vllm-0.33", "sglang-0.5.23", "vllm-0.13"]])
+def test_cluster__max_prefill_tokens_beside_sglang(engine):
+    fields = {"engine": engine, "long_prefill_tokens": 10} | (
+        {} if engine == "vllm-0.33" else {"max_prefill_tokens": 9}
+    )
+    assert len(build(ClusterConfig, fields, "cluster").engines) == 4

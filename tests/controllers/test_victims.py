@@ -33,7 +33,7 @@ CHATS = {
     ],
 }
 PLAIN = {"workers": 2, "capacity_tokens": 1500}
-PAGED = {"workers": 2, "capacity_tokens": 400, "page_size": 4, "ignore_eos": False, "evict_amount": "full"}
+PAGED = {"workers": 2, "capacity_tokens": 400, "page_size": 4, "ignore_eos": False, "engine": "sglang-0.4.6"}
 EVERY_LEAF = 1024
 
 

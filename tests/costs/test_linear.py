@@ -63,12 +63,17 @@ def test_resolve__names_the_nearest() -> None:
         resolve_cost({"model": "linaer"})
 
 
+PROFILED = {"rtx4090-llama31-8b", "rtxpro6000-llama31-8b"}
+"""Fits of layer profiles of whole vLLM steps (tests/truth/test_rtx4090.py)."""
+
+
 @pytest.mark.parametrize("name", list(COSTS))
 def test_preset__is_whole(name: str) -> None:
     """Every preset has all kernel terms but the two that may be nought, and the constants of the CPU side."""
     cost = COSTS.load(name)
     assert min(cost.p0_ms, cost.p_tok_ms, cost.p_quad_ms, cost.d0_ms, cost.d_seq_ms, cost.d_kvtok_ms) > 0
-    assert cost.step_ms == pytest.approx(0.25 * cost.d0_ms, abs=0.001) and cost.request_ms == 20.0
+    assert cost.step_ms == pytest.approx(0.0 if name in PROFILED else 0.25 * cost.d0_ms, abs=0.001)
+    assert cost.request_ms == 20.0
 
 
 @pytest.mark.parametrize("name", list(FITTED))
@@ -87,4 +92,4 @@ def test_preset__l40_decodes_as_the_l40s() -> None:
     l40, l40s = COSTS.load("l40-llama31-8b"), COSTS.load("l40s-llama31-8b")
     assert (l40.d0_ms, l40.d_seq_ms, l40.d_kvtok_ms) == (l40s.d0_ms, l40s.d_seq_ms, l40s.d_kvtok_ms)
     assert l40s.p_tok_ms < l40.p_tok_ms < 2 * l40s.p_tok_ms
-    assert set(FITTED) | {"l40-llama31-8b"} == set(COSTS)
+    assert set(FITTED) | {"l40-llama31-8b"} | PROFILED == set(COSTS)

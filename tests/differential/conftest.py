@@ -1,4 +1,4 @@
-"""Fixtures that talk to the oracle: SGLang's RadixCache in its own Python (see scripts/setup_live.sh)."""
+"""Fixtures that talk to the oracles: SGLang's RadixCache and vLLM's scheduler in a Python of their own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 
 
 class Oracle:
-    """A running oracle_server.py: one JSON request in, one JSON answer out."""
+    """A running server script of this folder: one JSON request in, one JSON answer out."""
 
-    def __init__(self, python: Path) -> None:
-        server = Path(__file__).with_name("oracle_server.py")
+    def __init__(self, python: Path, script: str, *arguments: Path) -> None:
+        server = Path(__file__).with_name(script)
         self._process = subprocess.Popen(
-            [python, "-W", "ignore", server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [python, "-W", "ignore", server, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._receive() == "ready"
 
@@ -28,7 +28,7 @@ class Oracle:
             raise RuntimeError(f"the oracle stopped with status {self._process.wait()}; its message is on stderr")
         return json.loads(line)
 
-    def ask(self, **request: Any) -> list[list[int]]:
+    def ask(self, **request: Any) -> Any:
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return self._receive()
@@ -38,20 +38,53 @@ class Oracle:
 
 
 @pytest.fixture(scope="session")
-def oracle(repo_root: Path) -> Iterator[Oracle]:
+def python(repo_root: Path) -> Path:
+    """The Python that has SGLang, and what vLLM's scheduler imports."""
     named = os.environ.get("KVGYM_LIVE_PYTHON")
     python = Path(named) if named else repo_root / ".live/bin/python"
     if not python.is_file():
         pytest.skip(f"no oracle at {named or '.live/bin/python'}; run `scripts/setup_live.sh .live`")
-    oracle = Oracle(python)
+    return python
+
+
+@pytest.fixture(scope="session")
+def oracle(python: Path) -> Iterator[Oracle]:
+    oracle = Oracle(python, "oracle_server.py")
     yield oracle
     oracle.close()
 
 
 @pytest.fixture
-def count(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str, str, int], None]:
+def vllm(repo_root: Path, python: Path, tell: Callable[[str], None]) -> Iterator[Callable[[str], Oracle]]:
+    """Starts vLLM's scheduler of a release, with `tell` to print what was compared."""
+    started: list[Oracle] = []
+
+    def start(release: str) -> Oracle:
+        folder = Path(os.environ.get("KVGYM_VLLM", repo_root / ".vllm")) / release
+        if not folder.is_dir():
+            pytest.skip(f"no vLLM {release} at {folder}; run `scripts/setup_vllm.sh .vllm`")
+        started.append(Oracle(python, "vllm_server.py", folder))
+        started[-1].tell = tell
+        return started[-1]
+
+    yield start
+    for oracle in started:
+        oracle.close()
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Prints a line past pytest's capture: `make test` must show how much was compared."""
+
+    def say(line: str) -> None:
+        with capsys.disabled():  # xdist takes its workers' stdout but leaves them stderr
+            os.write(2, f"\ndifferential: {line}\n".encode())
+
+    return say
+
+
+@pytest.fixture
+def count(tmp_path_factory: pytest.TempPathFactory, tell: Callable[[str], None]) -> Callable[[str, str, int], None]:
     """Prints how much was compared, and the sum over the run, past pytest's capture: `make test` must show it."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # shared by the run's processes
@@ -61,8 +94,6 @@ def count(
         with log.open("a") as file:
             file.write(f"{number}\n")
         total = sum(map(int, log.read_text().split()))
-        with capsys.disabled():  # xdist takes its workers' stdout but leaves them stderr
-            line = f"\ndifferential: {what}: {number:,} {unit} equal SGLang's; {total:,} {unit} so far\n"
-            os.write(2, line.encode())
+        tell(f"{what}: {number:,} {unit} equal SGLang's; {total:,} {unit} so far")
 
     return add

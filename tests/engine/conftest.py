@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from controllers.eviction import EVICTION
+from kvgym.config.engines import EngineRules
 from kvgym.config.schedule import FleetEvent, check_schedule
 from kvgym.engine.engine import Engine, default_options
 from kvgym.engine.pages import RATIO_INIT, RATIO_MIN
@@ -21,7 +23,9 @@ from kvgym.engine.state import DECIDE
 from kvgym.workloads.base import Workload
 from kvgym.workloads.fixed import Fixed
 
-COSTS = {"p0": 1.0, "p_tok": 0.25, "d0": 0.5, "d_seq": 0.125, "d_kvtok": 0.015625}
+RULES = [rule.name for rule in dataclasses.fields(EngineRules)]
+SGLANG = ("evict_full", "in_full", "mixed_chunk")
+COSTS = {"p0": 1.0, "p_tok": 0.25, "d0": 0.5, "d_seq": 0.125, "d_kvtok": 0.015625, "mix_kvtok": 0.0078125}
 """Seconds that are exact in binary, so that sums are exact and events can fall on the same instant."""
 
 
@@ -39,8 +43,9 @@ def make_engine(
     oracle: bool = False,
     **options: float,
 ) -> Engine:
-    """Return an engine on a workload, or on `Fixed` rows; `options` are fields of OPTIONS."""
+    """Return an engine on a workload, or on `Fixed` rows; `options` are fields of OPTIONS and of `EngineRules`."""
     record = default_options()
+    rules = EngineRules(**{name: bool(options.pop(name)) for name in RULES if name in options})
     for name, value in {**COSTS, "check": 1, **options}.items():
         record[name] = value
     workload = (
@@ -59,6 +64,7 @@ def make_engine(
         fleet_changes(events, detect_s),
         None if network_s is None else np.array(network_s),
         oracle=oracle,
+        engines=[rules] * len(capacities),
     )
 
 
@@ -138,9 +144,11 @@ CROWD_ROW = st.tuples(
 def crowds(draw: st.DrawFn, page: int) -> Case:
     """Draw an episode whose running requests are retracted."""
     rows = spell(draw(st.lists(CROWD_ROW, min_size=6, max_size=12)))
-    options = {"page": page, "ignore_eos": 0, "evict_full": draw(st.booleans())}
+    options = {"page": page, "ignore_eos": 0} | {rule: draw(st.booleans()) for rule in SGLANG}
     options["chunk"] = page * draw(st.sampled_from((1, 400)))
     options["request_s"] = draw(st.sampled_from((0.0, 0.25, 3.0)))
+    if options["mixed_chunk"]:
+        options["max_running"], options["chunk"] = 100, 400
     capacity = draw(st.integers(10, 24)) * (16 if page > 1 else 10)
     return Case(rows, [capacity], [0], draw(st.integers(0, 4)), options, RATIO_MIN)
 
@@ -155,10 +163,13 @@ def cases(draw: st.DrawFn, page: int) -> Case:
         "chunk": page * draw(st.sampled_from((1, 2, 5, 400))),
         "prefill": page * draw(st.sampled_from((1, 3, 400))),
         "max_running": draw(st.sampled_from((1, 2, 100))),
-        "evict_full": draw(st.booleans()),
         "ignore_eos": draw(st.sampled_from((0, 0, 1))),
         "request_s": draw(st.sampled_from((0.0, 0.25))),
+        **{rule: draw(st.booleans()) for rule in SGLANG},
     }
+    if options["mixed_chunk"]:  # as `ClusterConfig` wants it
+        options["max_running"] = max(min(options["max_running"], options["chunk"] - 1), 1)
+        options["chunk"] = max(options["chunk"], 2)
     capacities = [max(longest + (16 if page > 1 else 8) * more, page) for more in beyond]
     route = draw(st.lists(st.integers(0, 1), min_size=1, max_size=5))
     return Case(rows, capacities, route, draw(st.integers(0, 2)), options)

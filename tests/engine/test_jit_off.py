@@ -53,11 +53,11 @@ def episodes(folder: Path) -> None:
 
 
 def faulty(folder: Path) -> None:
-    """Workers that join, fail and come back across a network; write the records and the workers."""
+    """Workers that join, fail and come back across a network, of SGLang and vLLM; write the records and the workers."""
     tools = runpy.run_path(str(HERE.parent / "conftest.py"))
     schedule = [(2.0, 1, "join"), (9.3, 0, "fail"), (14.0, 0, "recover"), (30.1, 1, "fail"), (90.0, 1, "recover")]
-    for policy in ("lru", "rlt"):
-        options = {"check": 0, "chunk": 8, "ignore_eos": 0, "d_kvtok": 1 / 70, "retry_s": 0.3}
+    for policy, blocked in (("lru", 0), ("rlt", 0), ("lru", 1)):
+        options = {"check": 0, "chunk": 8, "ignore_eos": 0, "d_kvtok": 1 / 70, "retry_s": 0.3, "blocked": blocked}
         fleet = {"schedule": schedule, "detect_s": 1.5, "network_s": [[0.1, 0.7]]}
         engine = tools["make_engine"](rows(), policy, [70, 90], **options, **fleet)
         visible = engine.cache.workers["visible"]
@@ -65,8 +65,8 @@ def faulty(folder: Path) -> None:
             engine, lambda request, up=visible: request % 2 if up[request % 2] else 1 - request % 2
         )
         assert (records["attempts"] > 1).any()
-        np.save(folder / f"{policy}-faulty.npy", records)
-        np.save(folder / f"{policy}-faulty-workers.npy", np.asarray(engine.cache.workers))
+        np.save(folder / f"{policy}-{blocked}-faulty.npy", records)
+        np.save(folder / f"{policy}-{blocked}-faulty-workers.npy", np.asarray(engine.cache.workers))
 
 
 def by_hand(folder: Path) -> None:
@@ -130,7 +130,7 @@ def test_jit_off__gives_the_same_integers(repo_root: Path, tmp_path: Path) -> No
     subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, cwd=repo_root, check=True, timeout=200)
     play(on)
     names = sorted(path.name for path in on.iterdir())
-    assert len(names) == 4 * len(EVICTION) + 7
+    assert len(names) == 4 * len(EVICTION) + 9
     evicted = retracted = 0
     for name in names:
         ours, plain = np.load(on / name), np.load(off / name)

@@ -28,9 +28,11 @@ def counters(records: np.ndarray, workers: int) -> list[tuple[int, int]]:
     return [(int(part["hit_tokens"].sum()), int(part["prompt_tokens"].sum())) for part in parts]
 
 
+@pytest.mark.parametrize("engine", ["", "vllm-0.13", "vllm-0.33"])
 @pytest.mark.parametrize("expected", [ONE, TWO], ids=["one", "two"])
-def test_vllm__one_at_a_time(run: Any, data_dir: Path, expected: list[tuple[int, int]]) -> None:
-    records, evicted = run(Blocks(str(data_dir / FILE), clients=1).generate(0, 16), "lru", POOL_TOKENS, len(expected))
+def test_vllm__one_at_a_time(run: Any, data_dir: Path, expected: list[tuple[int, int]], engine: str) -> None:
+    load = Blocks(str(data_dir / FILE), clients=1).generate(0, 16)
+    records, evicted = run(load, "lru", POOL_TOKENS, len(expected), engine=engine)
     assert counters(records, len(expected)) == expected
     assert evicted == 0
 

@@ -18,6 +18,7 @@ RULES = {
     7: "children counts agree",
     8: "resident tokens = evictable + protected",
     9: "the free list and the resident slots add up",
+    10: "the free blocks of a vLLM worker are those that nobody holds, in one list",
 }
 """What each number that `check` returns means."""
 
@@ -44,6 +45,20 @@ def slot_rule(c: Cache, w: int, s: int) -> int:
     return 0
 
 
+@njit()
+def block_rule(c: Cache, w: int) -> int:
+    """Return 10 if the free list of vLLM worker w is not what its counters say, or 0."""
+    worker, page = c.workers[w], c.options[0].page
+    free, before = i64(0), i64(-1)
+    b = i64(worker.free_head)
+    while b >= 0 and free * page <= worker.free:
+        if c.blocks[b].ref != 0 or c.blocks[b].prev != before or c.blocks[b].worker != w:
+            return 10
+        free, before = free + 1, b
+        b = i64(c.blocks[b].next)
+    return 0 if free * page == worker.free and before == worker.free_tail else 10
+
+
 @njit(allocates=True)
 def check_worker(c: Cache, w: int) -> int:
     """Return the first rule that worker w breaks, or 0. Time: the table's length."""
@@ -52,6 +67,8 @@ def check_worker(c: Cache, w: int) -> int:
         return 1
     if min(worker.free, worker.evictable, worker.protected, worker.private, worker.leaves) < 0:
         return 2
+    if worker.blocked == 1:
+        return block_rule(c, w)
     children = np.zeros(len(c.slots), np.int32)
     evictable, protected, leaves = i64(0), i64(0), 0
     for i in range(len(c.table)):

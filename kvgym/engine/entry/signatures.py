@@ -22,7 +22,9 @@ def example_sim() -> Sim:
     ids, counts = np.zeros(1, np.int32), np.zeros((1, 2, 1), np.int64)
     live, ring, changes = record_zeros(1, LIVE), record_zeros(2, EVENT), record_zeros(1, CHANGE)
     requests, network = record_zeros(1, REQUEST), np.zeros((1, 1))
-    return Sim(requests, live, ids, ids, ids, ids, ring, changes, network, counts, counts)
+    return Sim(
+        requests, live, ids, ids, ids, ids, ring, changes, network, counts, counts, np.zeros((1, 1), np.int32), ids
+    )
 
 
 SIM_TYPE = type_of(example_sim())

@@ -113,7 +113,7 @@ def lose(c: Cache, x: Sim, r: int) -> None:
     elif live.first_s >= 0.0:
         heap_remove(c, x, r)
     live.admitted_s = live.first_s = -1.0
-    live.hit = live.prefix = live.inserted = live.kv = live.extend = live.out = 0
+    live.hit = live.prefix = live.inserted = live.kv = live.extend = live.out = live.blocks = live.hashed = 0
     live.status, live.slot = PENDING, -1
     if live.attempts <= options.retries:
         heap_push(c, x, r, clock.now_s + options.retry_s)

@@ -1,8 +1,9 @@
 """Steps of one worker: memory for a batch, its duration, and what its end does to requests and cache.
 
 Step times follow the linear cost model (seconds; n computed, c cached tokens of a sequence, B sequences):
-prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context; both plus
-step_s, divided by the worker's speed.
+prefill = p0 + sum(p_tok*n + p_quad*n*(c + n/2) + p_kv*(c + n)); decode = d0 + d_seq*B + d_kvtok*context; a step of both
+reads the weights once and computes for all tokens, max(d0 + d_seq*B, p0 + p_tok*(sum(n) + B)), plus the attention terms
+of each, the decodes' with mix_kvtok more per token of context; all plus step_s, divided by the worker's speed.
 
 Decode steps among which nothing can happen are made in one *leap*: `leap` steps end at `due_s`, in closed form. A
 request that reaches the worker meanwhile cuts the leap to the step in progress (`cut_leap`).
@@ -25,7 +26,7 @@ from kvgym.engine.pages import (
     path_node,
 )
 from kvgym.engine.serving.answers import end_request, send_first
-from kvgym.engine.serving.queues import queue_push, run_push, run_remove
+from kvgym.engine.serving.queues import queue_push, run_append, run_push, run_remove
 from kvgym.engine.state import DECODE, PREFILL, READY, Cache, Sim
 from kvgym.jit.door import i64, njit
 from kvgym.types import DONE
@@ -37,7 +38,7 @@ def shortfall(c: Cache, w: int, demand: int) -> int:
     missing = demand - c.workers[w].free
     if missing <= 0:
         return 0
-    return demand if c.options[0].evict_full == 1 else missing
+    return demand if c.workers[w].evict_full == 1 else missing
 
 
 @njit()
@@ -53,8 +54,23 @@ def alloc_prefill(c: Cache, x: Sim, w: int) -> None:
 
 
 @njit()
+def take_prefill_pages(c: Cache, x: Sim, w: int) -> None:
+    """Move the batch's pages from the pool to its requests."""
+    worker, page = c.workers[w], c.options[0].page
+    r = i64(worker.batch_head)
+    while r >= 0:
+        live = x.live[r]
+        pages = page_ceil(i64(live.kv + live.extend), page) - page_ceil(i64(live.kv), page)
+        worker.free -= pages
+        worker.private += pages
+        r = i64(live.next)
+    if worker.free < 0:
+        c.clock[0].error = w + 1
+
+
+@njit()
 def start_prefill(c: Cache, x: Sim, w: int) -> None:
-    """Take the batch's pages and start the step."""
+    """Start the step, whose memory is there."""
     worker, o = c.workers[w], c.options[0]
     seconds = o.p0 + o.step_s
     r = i64(worker.batch_head)
@@ -62,16 +78,30 @@ def start_prefill(c: Cache, x: Sim, w: int) -> None:
         live = x.live[r]
         n, cached = float(live.extend), float(live.kv)
         seconds += o.p_tok * n + o.p_quad * n * (cached + 0.5 * n) + o.p_kv * (cached + n)
-        pages = page_ceil(i64(live.kv + live.extend), o.page) - page_ceil(i64(live.kv), o.page)
-        worker.free -= pages
-        worker.private += pages
         r = i64(live.next)
-    if worker.free < 0:
-        c.clock[0].error = w + 1
+    if worker.mixed == 1:
+        seconds += mixed_surcharge(c, x, w)
     worker.start_s = c.clock[0].now_s
     worker.due_s = worker.start_s + seconds / worker.speed
     worker.leap = 1
     worker.phase = PREFILL
+
+
+@njit()
+def mixed_surcharge(c: Cache, x: Sim, w: int) -> float:
+    """Seconds that the running requests add to the prefill step in which they decode."""
+    worker, o = c.workers[w], c.options[0]
+    batch, tokens = float(worker.running), 0.0
+    r = i64(worker.batch_head)
+    while r >= 0:
+        tokens += x.live[r].extend
+        r = i64(x.live[r].next)
+    alone = o.p0 + o.p_tok * tokens
+    return (
+        max(o.d0 + o.d_seq * batch, alone + o.p_tok * batch)
+        - alone
+        + (o.d_kvtok + o.mix_kvtok) * (worker.context + batch)
+    )
 
 
 @njit()
@@ -105,8 +135,19 @@ def checkpoint(c: Cache, x: Sim, hooks: Any, w: int, r: int, tokens: int, keep: 
 
 @njit()
 def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
-    """The prefill step has ended: insert, sample the first token, join the running batch or finish."""
+    """The prefill step has ended: insert, sample the first token, join the running batch or finish.
+
+    Requests that have decoded in it come after those that it prefilled, also in the running batch that they form.
+    """
     worker = c.workers[w]
+    tails, last, decoding = i64(-1), i64(-1), i64(0)
+    if worker.mixed == 1:
+        take_decode_pages(c, x, w, 1)
+        tails, last, decoding = i64(worker.run_head), i64(worker.run_tail), i64(worker.running)
+        worker.decoded += 1
+        worker.context += decoding
+        worker.run_head = worker.run_tail = -1
+        worker.running = 0
     r = i64(worker.batch_head)
     worker.batch_head = worker.batch_tail = -1
     worker.batch = 0
@@ -132,6 +173,10 @@ def finish_prefill(c: Cache, x: Sim, hooks: Any, w: int) -> None:
                 run_push(c, x, w, r)
         r = following
     worker.steps += 1
+    if worker.mixed == 1:
+        worker.mixed = 0
+        run_append(c, x, w, tails, last, decoding)
+        finish_answers(c, x, hooks, w, tails)
 
 
 @njit()
@@ -295,9 +340,14 @@ def finish_decode(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     worker.retracted = 0
     if decays > 0:
         worker.ratio = max(worker.ratio - decays * (RATIO_INIT - RATIO_MIN) / RATIO_STEPS, RATIO_MIN)
-    if worker.decoded < worker.first_finish:
-        return
-    r = i64(worker.run_head)
+    if worker.decoded >= worker.first_finish:
+        finish_answers(c, x, hooks, w, i64(worker.run_head))
+
+
+@njit()
+def finish_answers(c: Cache, x: Sim, hooks: Any, w: int, r: int) -> None:
+    """End the running requests that are complete, from request r on."""
+    worker = c.workers[w]
     while r >= 0:
         live = x.live[r]
         following = i64(live.next)

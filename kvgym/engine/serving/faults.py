@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kvgym.engine.cache.blocks import clear_blocks, give_row
 from kvgym.engine.cache.radix import give_slot, table_remove
 from kvgym.engine.pages import RATIO_INIT
 from kvgym.engine.serving.answers import lose
@@ -51,6 +52,8 @@ def lose_all(c: Cache, x: Sim, w: int) -> None:
             following = i64(-1) if part == 2 else i64(x.live[r].next)
             if part == 1 and r == worker.chunked:
                 worker.chunked = -1
+            if x.live[r].row >= 0:
+                give_row(c, x, r)
             lose(c, x, r)
             r = following
 
@@ -69,10 +72,12 @@ def clear(c: Cache, w: int) -> None:
             i += 1
     c.slots[w].children = 0
     worker = c.workers[w]
+    if worker.blocked == 1:
+        clear_blocks(c, w)
     worker.free = worker.capacity
     worker.evictable = worker.protected = worker.private = worker.context = worker.need = worker.marked = 0
     worker.leaves = worker.unmarked = worker.queued = worker.batch = worker.running = 0
-    worker.retracted = worker.full = worker.leap = 0
+    worker.retracted = worker.full = worker.leap = worker.mixed = 0
     worker.queue_head = worker.queue_tail = worker.batch_head = worker.batch_tail = -1
     worker.run_head = worker.run_tail = worker.chunked = worker.first_finish = -1
     worker.epoch += 1

@@ -19,6 +19,7 @@ from kvgym.engine.serving.faults import apply_change
 from kvgym.engine.serving.queues import queue_push
 from kvgym.engine.serving.releases import move_clock, next_release, take_release
 from kvgym.engine.serving.scheduler import advance
+from kvgym.engine.serving.vllm import end_step, plan_step
 from kvgym.engine.state import BROKEN, DECIDE, DECODE, DOWN, EVICT, FINISHED, GROW, IDLE, PREFILL, READY, Cache, Sim
 from kvgym.jit.door import i64, njit
 from kvgym.types import PENDING, QUEUED, REJECTED
@@ -49,8 +50,10 @@ def most_slots(c: Cache, w: int) -> int:
 @njit()
 def most_logged(c: Cache, w: int) -> int:
     """Entries of the log that the next event of worker w can make at most: each removal drops a page at least."""
-    worker = c.workers[w]
-    return most_slots(c, w) + (worker.evictable + worker.protected) // c.options[0].page
+    worker, page = c.workers[w], c.options[0].page
+    if worker.blocked == 1:  # each block stored once and removed once
+        return 2 * worker.capacity // page
+    return most_slots(c, w) + (worker.evictable + worker.protected) // page
 
 
 @njit()
@@ -90,11 +93,16 @@ def worker_event(c: Cache, x: Sim, hooks: Any, w: int) -> bool:
     if phase == PREFILL or phase == DECODE:
         worker.busy_s += worker.due_s - worker.start_s
         clock.busiest_s = max(clock.busiest_s, worker.busy_s)
-        if phase == PREFILL:
+        if worker.blocked == 1:
+            end_step(c, x, w)
+        elif phase == PREFILL:
             finish_prefill(c, x, hooks, w)
         else:
             finish_decode(c, x, hooks, w)
         worker.phase = READY
+        return False
+    if worker.blocked == 1:
+        plan_step(c, x, w)
         return False
     return advance(c, x, hooks, w)
 

@@ -27,6 +27,19 @@ def queue_push(c: Cache, x: Sim, w: int, r: int, time_s: float) -> None:
 
 
 @njit()
+def queue_push_first(c: Cache, x: Sim, w: int, r: int) -> None:
+    """Put request r at the head of worker w's queue."""
+    worker, live = c.workers[w], x.live[r]
+    live.prev, live.next = -1, worker.queue_head
+    if live.next < 0:
+        worker.queue_tail = r
+    else:
+        x.live[live.next].prev = r
+    worker.queue_head = r
+    worker.queued += 1
+
+
+@njit()
 def queue_pop(c: Cache, x: Sim, w: int) -> int:
     """Take the first request off the waiting queue."""
     worker = c.workers[w]
@@ -64,6 +77,20 @@ def run_push(c: Cache, x: Sim, w: int, r: int) -> None:
         worker.run_head = r
     worker.run_tail = r
     worker.running += 1
+    worker.first_finish = -1
+
+
+@njit()
+def run_append(c: Cache, x: Sim, w: int, first: int, last: int, count: int) -> None:
+    """Append `count` linked requests, `first` to `last`, to the running batch."""
+    worker = c.workers[w]
+    x.live[first].prev = worker.run_tail
+    if worker.run_tail >= 0:
+        x.live[worker.run_tail].next = first
+    else:
+        worker.run_head = first
+    worker.run_tail = last
+    worker.running += count
     worker.first_finish = -1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kvgym.engine.cache.blocks import peek_blocks
 from kvgym.engine.cache.radix import peek
 from kvgym.engine.pages import cacheable
 from kvgym.engine.serving.scrape import delivered
@@ -41,7 +42,8 @@ def read_signals(c: Cache, x: Sim, exact: bool, out: np.ndarray) -> int:
             scrape = x.scrapes[k % len(x.scrapes)]
             out[RUNNING, w], out[QUEUED, w], out[KV_USED, w] = scrape[0, w], scrape[1, w], scrape[2, w]
         if exact:
-            out[HIT, w] = peek(c, w, i64(x.requests[r].prompt_node), most)
+            node = i64(x.requests[r].prompt_node)
+            out[HIT, w] = peek_blocks(c, w, node, most) if worker.blocked == 1 else peek(c, w, node, most)
     return most
 
 

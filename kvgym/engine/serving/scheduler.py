@@ -6,14 +6,15 @@ The rules (source: sglang/srt/managers/schedule_policy.py, schedule_batch.py, sc
    prompt can be admitted. A step is not interrupted.
 2. Admission of the head of the queue: match prompt[:n-1] in the cache and lock it. It needs
    extend + max_new + one page < free + evictable - reserved, where reserved sums, over running requests, what they may
-   still generate (times `ratio` without ignore_eos; at most 4,096 each) and, over requests admitted in this pass, their
+   still generate (at most 4,096 each; times `ratio` without ignore_eos, and in 0.4.6 with it, too) and, over requests
+   admitted in this pass, their
    extend rounded up to pages + one page + max_new. If it does not fit, nobody behind it is tried, and admission stays
    shut (`full`) until a request leaves the running batch.
 3. A prefill batch computes at most `chunk` tokens; the prompt that does not fit is cut at a page boundary and continues
    at the head of the next batch (one such prompt at a time). Its computed chunks are inserted into the cache after each
    step, so a twin admitted later reuses them. `max_prefill_tokens` bounds the batch as well.
 4. Memory for a batch is allocated at once: demand = new tokens, plus one page per request for page sizes above 1; what
-   is missing is evicted (the shortfall, or the whole demand with evict_full: 0.4.6). A decode step asks for one token
+   is missing is evicted (the shortfall; in 0.4.6 the whole demand). A decode step asks for one token
    per request, one page per request for page sizes above 1.
 5. When a decode step finds too little memory even so, requests are retracted: fewest generated tokens first, longer
    prompts first among equals. They give back their private tokens, lose their lock and go to the back of the queue with
@@ -21,7 +22,12 @@ The rules (source: sglang/srt/managers/schedule_policy.py, schedule_batch.py, sc
 6. After a prefill the prompt is inserted into the cache; at the finish prompt + output - 1 tokens (the last sampled
    token has no KV), split at the prompt boundary, the prompt part with priority + 1.
 
-Not modelled: the refresh of waiting prefixes every 32nd pass (only caches without fast matching do it), mixed chunks.
+7. With mixed chunks (--enable-mixed-chunk) running requests decode in prefill steps, too, one token each, which counts
+   against the chunk's and the batch's budget and is reserved. They sit a step out if, with the prefill's memory taken,
+   theirs can't be had; nobody is retracted for it.
+
+Not modelled: the refresh of waiting prefixes every 32nd pass (only caches without fast matching do it). Of 0.4.6's
+scheduler the two rules named here are taken, the rest is 0.5.23's.
 
 A worker is a state machine (WORKER.phase). `advance` moves it on; it can stop wherever memory is needed and be resumed.
 """
@@ -34,9 +40,28 @@ import numpy as np
 
 from kvgym.engine.cache.radix import lock, match, unlock
 from kvgym.engine.pages import RATIO_INIT, cacheable, generated, page_ceil, path_node
-from kvgym.engine.serving.batches import alloc_decode, alloc_prefill, start_decode, start_prefill
+from kvgym.engine.serving.batches import (
+    alloc_decode,
+    alloc_prefill,
+    boundary_demand,
+    shortfall,
+    start_decode,
+    start_prefill,
+    take_prefill_pages,
+)
 from kvgym.engine.serving.queues import batch_push, queue_pop
-from kvgym.engine.state import ALLOC_DECODE, ALLOC_PREFILL, IDLE, READY, Cache, Sim
+from kvgym.engine.state import (
+    ALLOC_DECODE,
+    ALLOC_MIXED,
+    ALLOC_PREFILL,
+    ALLOC_TAILS,
+    DECODE,
+    IDLE,
+    PREFILL,
+    READY,
+    Cache,
+    Sim,
+)
 from kvgym.jit.door import i64, njit
 
 CLIP_NEW_TOKENS = 4096
@@ -47,7 +72,7 @@ CLIP_NEW_TOKENS = 4096
 def reserved_for_running(c: Cache, x: Sim, w: int) -> float:
     """Tokens that the running batch may still generate, weighted by the new-token ratio."""
     total = 0.0
-    ratio = 1.0 if c.options[0].ignore_eos == 1 else c.workers[w].ratio
+    ratio = 1.0 if c.options[0].ignore_eos == 1 and c.workers[w].in_full == 1 else c.workers[w].ratio
     r = i64(c.workers[w].run_head)
     while r >= 0:
         left = i64(x.live[r].asked) - generated(c, x, w, r)
@@ -57,13 +82,13 @@ def reserved_for_running(c: Cache, x: Sim, w: int) -> float:
 
 
 @njit()
-def continue_chunk(c: Cache, x: Sim, w: int, reserved: float) -> tuple[int, float]:
-    """Put the partly computed prompt at the head of the batch; return (tokens of the chunk, reserved)."""
+def continue_chunk(c: Cache, x: Sim, w: int, chunk: int, reserved: float) -> tuple[int, float]:
+    """Put the partly computed prompt at the head of the batch; return (at most `chunk` tokens of it, reserved)."""
     worker, page = c.workers[w], c.options[0].page
     r = i64(worker.chunked)
     live = x.live[r]
-    room = min(float(c.options[0].chunk), np.floor(worker.free + worker.evictable - reserved))
-    budget = i64(room) if room > 0 else c.options[0].chunk
+    room = min(float(chunk), np.floor(worker.free + worker.evictable - reserved))
+    budget = i64(room) if room > 0 else chunk
     rest = i64(live.goal - live.kv)
     live.extend = min(rest, budget)
     reserved += page_ceil(i64(live.extend), page) + page
@@ -133,10 +158,10 @@ def admit(c: Cache, x: Sim, hooks: Any, w: int) -> None:
     if places <= 0 and worker.chunked < 0:
         worker.full = 1
         return
-    reserved = reserved_for_running(c, x, w)
-    spent = i64(0)
+    spent = i64(worker.running if worker.mixed_chunk == 1 else 0)
+    reserved = reserved_for_running(c, x, w) + spent
     if worker.chunked >= 0:
-        extend, reserved = continue_chunk(c, x, w, reserved)
+        extend, reserved = continue_chunk(c, x, w, options.chunk - spent, reserved)
         spent += page_ceil(extend, options.page)
     while worker.full == 0 and worker.queued > 0 and x.live[worker.queue_head].enter_s <= now_s:
         # SGLang asks for memory before it asks for budget: without memory the head is tried even if no budget is left.
@@ -187,14 +212,30 @@ def advance(c: Cache, x: Sim, hooks: Any, w: int) -> bool:
     worker = c.workers[w]
     if worker.phase == READY:
         schedule(c, x, hooks, w)
-    while worker.phase == ALLOC_PREFILL or worker.phase == ALLOC_DECODE:
+    while worker.phase != IDLE and worker.phase != READY and worker.phase != PREFILL and worker.phase != DECODE:
         if worker.need > 0 and worker.evictable > 0:
             if c.options[0].pause_evict == 1:
                 return True
             hooks.evict(c, w, worker.need)
         worker.need = 0
-        if worker.phase == ALLOC_PREFILL:
-            start_prefill(c, x, w)
-        else:
-            start_decode(c, x, hooks, w)
+        allocated(c, x, hooks, w)
     return False
+
+
+@njit()
+def allocated(c: Cache, x: Sim, hooks: Any, w: int) -> None:
+    """What could be evicted for the step in the making is free: start it, or ask for what it needs next."""
+    worker = c.workers[w]
+    if worker.phase == ALLOC_DECODE:
+        start_decode(c, x, hooks, w)
+        return
+    if worker.phase == ALLOC_PREFILL:
+        take_prefill_pages(c, x, w)
+        if worker.mixed_chunk == 1 and worker.running > 0:
+            worker.phase, worker.need = ALLOC_TAILS, shortfall(c, w, boundary_demand(c, x, w))
+            return
+    elif worker.phase == ALLOC_TAILS and worker.free >= boundary_demand(c, x, w):
+        worker.phase, worker.mixed = ALLOC_MIXED, 1
+        alloc_decode(c, x, w)
+        return
+    start_prefill(c, x, w)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvgym.config.cluster import ClusterConfig, resolve_cluster
+from kvgym.config.engines import check_eviction
 from kvgym.config.loader import resolve_workload
 from kvgym.config.names import table
 from kvgym.costs import step_costs
@@ -155,6 +156,7 @@ def _check_cells(cells: Iterable[Cell]) -> None:
         if cell.labels in seen:
             raise ConfigError(f"two cells are called {' / '.join(cell.labels)}; give one of them a name of its own")
         seen.add(cell.labels)
+        check_eviction(cell.fleet.engines, cell.eviction)
     grids = {(cell.workload, cell.cluster) for cell in cells}
     if len(grids) > 1 and any(cell.published for cell in cells):
         raise ConfigError(f"published values need a grid of one workload and one cluster, got {len(grids)}")

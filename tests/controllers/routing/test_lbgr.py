@@ -139,7 +139,7 @@ def test_slow_and_fast_workers__are_measured_and_get_what_they_can_do():
 def test_default_gsp__beats_the_release(speed):
     ratios = []
     for seed in (0, 1):
-        load, fleet = GSP().generate(seed), ClusterConfig(speed=speed, evict_amount="full")
+        load, fleet = GSP().generate(seed), ClusterConfig(speed=speed, engine="sglang-0.4.6")
         medians = []
         for router in (LBGR(), LBGRRelease()):
             records = play(router, SimulatedBackend(load, fleet, "rlt_release", seed), seed)[1]

@@ -270,6 +270,8 @@ def faulty(draw: st.DrawFn, episodes: Any, page: int) -> tuple[Any, dict[str, An
     fleet["detect_s"] = draw(st.sampled_from((0.0, 0.0, 0.5, 4.0)))
     fleet["retry_s"] = draw(st.sampled_from((0.0, 0.5)))
     fleet["retries"] = draw(st.integers(0, 3))
+    if draw(st.booleans()):
+        fleet |= {"blocked": 1, "front_free": draw(st.booleans()), "whole_prompt": draw(st.booleans())}
     delay = st.sampled_from((0.0, 0.25, 2.0))
     if draw(st.booleans()):
         fleet["network_s"] = [[draw(delay) for _ in case.capacities]]
@@ -301,7 +303,7 @@ def test_random_schedules__lose_nothing(episodes: Any, policy: str, page: int) -
     """The engine checks its integrity after every event; pause, fork and pickle change nothing."""
     seen = np.zeros(3, np.int64)
 
-    @episodes.examples(40)
+    @episodes.examples(80)
     @given(faulty(episodes, page), st.integers(0, 12))
     def check(drawn: tuple[Any, dict[str, Any]], stop: int) -> None:
         case, fleet = drawn

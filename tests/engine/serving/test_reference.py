@@ -245,9 +245,10 @@ class Server:
             if places <= 0:
                 self.full = True
                 return []
-        ratio = 1.0 if self.o.get("ignore_eos", 1) else self.ratio
-        reserved = sum(min(j.asked - j.out, CLIP) * ratio for j in self.running)
-        chunk, budget = self.o.get("chunk", 8192), self.o.get("prefill", 16384)
+        ratio = 1.0 if self.o.get("ignore_eos", 1) and self.o.get("in_full", True) else self.ratio
+        tails = len(self.running) if self.o.get("mixed_chunk") else 0
+        reserved = sum(min(j.asked - j.out, CLIP) * ratio for j in self.running) + tails
+        chunk, budget = self.o.get("chunk", 8192) - tails, self.o.get("prefill", 16384) - tails
         batch: list[Job] = []
         if self.chunked:
             job = self.chunked
@@ -295,11 +296,21 @@ class Server:
 
     def prefill(self, batch: list[Job]) -> None:
         self.make_room(sum(j.extend + (self.page if self.page > 1 else 0) for j in batch))
-        seconds = self.costs["p0"] + self.costs["p_tok"] * sum(j.extend for j in batch)
+        tokens = sum(j.extend for j in batch)
+        seconds = self.costs["p0"] + self.costs["p_tok"] * tokens
         for job in batch:
             self.free -= self.ceil(job.kv + job.extend) - self.ceil(job.kv)
         assert self.free >= 0
+        tails: list[Job] = []
+        if self.o.get("mixed_chunk") and self.running and self.fits():
+            tails, self.running = self.running, []
+            self.make_room(self.page * len(tails))
+            weights = self.costs["d0"] + self.costs["d_seq"] * len(tails)
+            seconds = max(weights, self.costs["p0"] + self.costs["p_tok"] * (tokens + len(tails)))
+            seconds += (self.costs["d_kvtok"] + self.costs["mix_kvtok"]) * sum(j.kv + 1 for j in tails)
         self.step(seconds)
+        for job in tails:
+            self.grow(job)
         for job in batch:
             job.kv += job.extend
             if job.kv < job.fill:
@@ -314,6 +325,8 @@ class Server:
                 self.end(job, DONE, self.now)
             else:
                 self.running.append(job)
+        self.running += tails
+        self.finish(tails)
 
     # -- decode -----------------------------------------------------------------------------------------------------
 
@@ -355,9 +368,16 @@ class Server:
         self.make_room(self.page * len(self.running))
         context = sum(j.kv + 1 for j in self.running)
         self.step(self.costs["d0"] + self.costs["d_seq"] * len(self.running) + self.costs["d_kvtok"] * context)
-        for job in list(self.running):
-            self.free -= self.ceil(job.kv + 1) - self.ceil(job.kv)
-            job.kv, job.out = job.kv + 1, job.out + 1
+        for job in self.running:
+            self.grow(job)
+        self.finish(list(self.running))
+
+    def grow(self, job: Job) -> None:
+        self.free -= self.ceil(job.kv + 1) - self.ceil(job.kv)
+        job.kv, job.out = job.kv + 1, job.out + 1
+
+    def finish(self, jobs: list[Job]) -> None:
+        for job in jobs:
             if job.out >= job.target:
                 self.running.remove(job)
                 self.full = False

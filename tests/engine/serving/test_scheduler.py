@@ -107,15 +107,32 @@ def test_admission__max_running_bounds_the_batch(build: Any, drain: Any) -> None
     assert records["admitted_s"][4] == records["finish_s"][2]
 
 
-@pytest.mark.parametrize(("ignore_eos", "waits"), [(1, True), (0, False)])
-def test_admission__reserves_for_running_requests(build: Any, drain: Any, ignore_eos: int, waits: bool) -> None:
+@pytest.mark.parametrize(("ignore_eos", "in_full", "waits"), [(1, 1, True), (0, 1, False), (1, 0, False)])
+def test_admission__reserves_for_running_requests(
+    build: Any, drain: Any, ignore_eos: int, in_full: int, waits: bool
+) -> None:
     """Request 0 may still generate 99 tokens: reserved in full, or times .7 (SGLang's first new-token ratio).
 
     Request 1 needs 10 + 10 + 1 of the 115 - 5 - 1 free ones: 10 in the first case, 39 in the second.
     """
     rows = [row(["a", 5], output_tokens=100), row(["b", 10], output_tokens=10, arrival_s=2.0)]
-    records = np.sort(drain(build(rows, capacity=115, ignore_eos=ignore_eos)), order="request")
+    engine = build(rows, capacity=115, ignore_eos=ignore_eos, in_full=in_full)
+    records = np.sort(drain(engine), order="request")
     assert records["admitted_s"][1] == (records["finish_s"][0] if waits else 2.25)
+
+
+@pytest.mark.parametrize(("mixed", "finish_s"), [(0, [5.75, 5.75]), (1, [5.25, 5.875])])
+def test_mixed_chunk__running_requests_decode_in_prefill_steps(
+    build: Any, drain: Any, mixed: int, finish_s: list[float]
+) -> None:
+    """Request 0 is prefilled until 2 s (1 + 4 x .25), then request 1, 8 tokens in 3 s alone.
+
+    Apart: a decode of both, .5 + 2 x .125, ends at 5.75. Mixed: a step of 8 + 1 tokens ends request 0 at 5.25, a decode
+    of one, .625 s, request 1. Contexts cost nothing here.
+    """
+    rows = [row(["a", 4], output_tokens=2), row(["b", 8], output_tokens=2, arrival_s=1.0)]
+    records = np.sort(drain(build(rows, mixed_chunk=mixed, d_kvtok=0, mix_kvtok=0)), order="request")
+    assert list(records["finish_s"]) == finish_s
 
 
 @pytest.mark.parametrize(("prompts", "victim"), [((8, 8), 2), ((9, 8), 1)])

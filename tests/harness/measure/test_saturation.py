@@ -18,7 +18,7 @@ def episode(arrival_s, latency_s, turn=0):
 
 
 def growth_of(routing, rate_rps, seed=0, prompts=32, eviction="lru"):
-    source, fleet = GSP(rate_rps=rate_rps, prompts_per_group=prompts), ClusterConfig(evict_amount="full")
+    source, fleet = GSP(rate_rps=rate_rps, prompts_per_group=prompts), ClusterConfig(engine="sglang-0.4.6")
     cell = Cell("gsp", source, "l40x4", fleet, routing, routing, {}, eviction, {})
     return backlog_growth(run(cell, seed).records, 0.0)
 
