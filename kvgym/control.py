@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from kvgym.config.options import check_options
 from kvgym.errors import SimulationError
 from kvgym.seeding import stream, stream_seed
 from kvgym.types import Decision, FleetSpec
@@ -40,7 +41,8 @@ class Controller(Protocol):
 class RoutingController:
     """Base of the heuristics: keeps the fleet and a random stream of its own, and learns nothing from completions.
 
-    One that remembers what workers hold asks `restarted` at each decision and forgets those workers.
+    One that remembers what workers hold asks `restarted` at each decision and forgets those workers. One with options
+    is a dataclass, ``@dataclass(eq=False)``, whose fields are made with `kvgym.config.options.option`.
     """
 
     concentrates: ClassVar[str] = ""
@@ -50,6 +52,14 @@ class RoutingController:
     rng: np.random.Generator
     predicted_s: float = -1.0
     _incarnation: np.ndarray | None
+
+    def __post_init__(self) -> None:
+        """Check the options of a router that is a dataclass; one with more to check calls this first.
+
+        Raises:
+            ConfigError: a value is not allowed.
+        """
+        check_options(self)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start an episode; subclasses that remember something extend this."""

@@ -136,7 +136,10 @@ def test_compare__default_folder_and_overrides(kvgym, tmp_path):
             ("run", "--set", "workload.rate_rps=1e-320"),
             "rate_rps must be > 0 (at least 1e-06, at most 1e+09; null: all at once)",
         ),
-        (("run", "--set", "cluster.workers=1000000000"), "workers must be at most 100,000, got 1000000000"),
+        (
+            ("run", "--set", "cluster.workers=1000000000"),
+            "workers must be a whole number >= 1 and <= 100,000, got 1000000000",
+        ),
         (("run", "--set", "cluster.cost=2020-99-99"), "is not valid YAML"),
         (("run", "--routing", ":x"), "cannot import routing controller"),
         (("run", "--routing", "os:getcwd"), "has no reset()"),

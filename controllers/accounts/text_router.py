@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controllers import checks
 from controllers.accounts.text_tree import TextTree
+from kvgym.config.options import option
 from kvgym.control import RoutingController
 from kvgym.types import Decision, FleetSpec
 
 
 @dataclass(eq=False)
 class TextRouter(RoutingController):
-    """A router with a text tree that leaves it when the fleet is out of balance.
+    """A router with a text tree that leaves it when the fleet is out of balance; defaults are sglang-router 0.1.4's.
 
     Args:
         cache_threshold: matched fraction that must be exceeded.
@@ -29,18 +29,11 @@ class TextRouter(RoutingController):
         "a prompt whose prefix a worker holds goes there whatever its load, until the fleet is out of balance"
     )
 
-    cache_threshold: float
-    balance_abs: int
-    balance_rel: float
-    max_tree_chars: int
-    evict_every_s: float
-
-    def __post_init__(self) -> None:
-        checks.number("cache_threshold", self.cache_threshold, 0, 1)
-        checks.number("balance_abs", self.balance_abs, 0)
-        checks.number("balance_rel", self.balance_rel, 0)
-        checks.whole("max_tree_chars", self.max_tree_chars, 1)
-        checks.number("evict_every_s", self.evict_every_s, 0, open_low=True)
+    cache_threshold: float = option(0.5, "matched fraction that must be exceeded", low=0, high=1)
+    balance_abs: float = option(32, "difference of requests in flight that must be exceeded", "requests", low=0)
+    balance_rel: float = option(1.0001, "ratio of requests in flight that must be exceeded", low=0)
+    max_tree_chars: int = option(2**24, "size to which each worker's tree is trimmed", "characters", low=1)
+    evict_every_s: float = option(60.0, "period of the trimming", "s", above=0)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with empty trees."""

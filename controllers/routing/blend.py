@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from controllers import checks
 from controllers.accounts.work_model import WorkModel
+from kvgym.config.options import option
 from kvgym.control import RoutingController, least
 from kvgym.types import Decision, FleetSpec
 
@@ -13,6 +15,7 @@ KEEP, MISS_PRICE = 0.25, 8.0
 """Weights of the work in flight and of the miss; the work left has weight 1."""
 
 
+@dataclass(eq=False)
 class Blend(RoutingController):
     """Smallest W + `keep` * U + `miss_price` * miss (s); ties are drawn at random, masked workers are left out.
 
@@ -42,11 +45,8 @@ class Blend(RoutingController):
         ConfigError: a weight is negative or no number.
     """
 
-    def __init__(self, keep: float = KEEP, miss_price: float = MISS_PRICE) -> None:
-        checks.number("keep", keep, 0)
-        checks.number("miss_price", miss_price, 0)
-        self.keep = keep
-        self.miss_price = miss_price
+    keep: float = option(KEEP, "weight of the work in flight", low=0)
+    miss_price: float = option(MISS_PRICE, "weight of the miss", low=0)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with an empty index, no work and the starting speeds; only ties are random."""

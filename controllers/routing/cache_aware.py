@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controllers.accounts.text_router import TextRouter
+from kvgym.config.options import other_default
 from kvgym.control import allowed_workers, least
 from kvgym.types import Decision
 
@@ -33,11 +34,10 @@ class CacheAware(TextRouter):
     Args: those of `TextRouter`.
     """
 
-    cache_threshold: float = 0.3
-    balance_abs: int = 64
-    balance_rel: float = 1.5
-    max_tree_chars: int = 2**26
-    evict_every_s: float = 60.0
+    cache_threshold: float = other_default(TextRouter, "cache_threshold", 0.3)
+    balance_abs: float = other_default(TextRouter, "balance_abs", 64)
+    balance_rel: float = other_default(TextRouter, "balance_rel", 1.5)
+    max_tree_chars: int = other_default(TextRouter, "max_tree_chars", 2**26)
 
     def act(self, decision: Decision) -> int:
         """Return the worker by the three rules, and remember the prompt there."""

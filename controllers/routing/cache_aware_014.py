@@ -40,12 +40,6 @@ class CacheAware014(TextRouter):
     Args: those of `TextRouter`.
     """
 
-    cache_threshold: float = 0.5
-    balance_abs: int = 32
-    balance_rel: float = 1.0001
-    max_tree_chars: int = 2**24
-    evict_every_s: float = 60.0
-
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with empty trees and draw the orders that settle ties."""
         super().reset(spec, seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from controllers.routing.cache_aware import CacheAware
+from kvgym.config.options import other_default
 
 
 @dataclass(eq=False)
@@ -23,4 +24,4 @@ class CacheAwareTuned(CacheAware):
     Args: those of `TextRouter`.
     """
 
-    cache_threshold: float = 0.49
+    cache_threshold: float = other_default(CacheAware, "cache_threshold", 0.49)

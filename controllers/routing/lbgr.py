@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from controllers import checks
 from controllers.accounts.bounded_rls import BoundedRLS
 from controllers.accounts.in_flight import InFlight
+from kvgym.config.options import option
 from kvgym.control import RoutingController, least
 from kvgym.jit.door import njit
 from kvgym.types import Decision, FleetSpec
@@ -47,6 +49,7 @@ def _score(
     return -1 if several else best
 
 
+@dataclass(eq=False)
 class LBGR(RoutingController):
     """E_ij = Cost_ij + P_i + theta_i . phi_ij; the smallest E_ij + M_ij wins (M_ij below; ties are drawn at random).
 
@@ -82,44 +85,18 @@ class LBGR(RoutingController):
 
     Source: "Randomization Boosts KV Caching, Learning Balances Query Load" (ICLR 2026, arXiv 2601.18999), section 4.2
     as far as it is known; alphas, rho, Delta-t and the features' scaling are not published.
-
-    Args:
-        miss_price: how much the waiting of others counts, 1 = as much as one's own.
-        keep: part of a request's cost that counts as load until it is answered.
-        trust: bound of the residual in the choice, as a fraction of Cost + P.
-        forgetting: lambda of the recursive least squares for theta.
-        rho: factor of the exponential decay; None: linear drain at the measured rate.
-        delta_t_s: period of the exponential decay, seconds.
-
-    Raises:
-        ConfigError: a value out of range.
     """
 
     concentrates = (
         "a second copy of a prefix is paid for only where waiting costs more, so little load meets at one worker"
     )
 
-    def __init__(
-        self,
-        miss_price: float = 1.25,
-        keep: float = 0.25,
-        trust: float = 0.5,
-        forgetting: float = 0.995,
-        rho: float | None = None,
-        delta_t_s: float = 0.02,
-    ) -> None:
-        for name, value in (("miss_price", miss_price), ("keep", keep), ("trust", trust)):
-            checks.number(name, value, 0)
-        checks.number("forgetting", forgetting, 0, 1, open_low=True)
-        if rho is not None:
-            checks.number("rho", rho, 0, 1)
-        checks.number("delta_t_s", delta_t_s, 1e-6)
-        self.miss_price = miss_price
-        self.keep = keep
-        self.trust = trust
-        self.forgetting = forgetting
-        self.rho = rho
-        self.delta_t_s = delta_t_s
+    miss_price: float = option(1.25, "how much the waiting of others counts, 1 = as much as one's own", low=0)
+    keep: float = option(0.25, "part of a request's cost that counts as load until it is answered", low=0)
+    trust: float = option(0.5, "bound of the residual in the choice, as a fraction of Cost + P", low=0)
+    forgetting: float = option(0.995, "lambda of the recursive least squares for theta", above=0, high=1)
+    rho: float | None = option(None, "factor of the exponential decay; none: linear drain", low=0, high=1)
+    delta_t_s: float = option(0.02, "period of the exponential decay", "s", low=1e-6)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with an empty index, no load, no residual and the starting alphas; only ties are random."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from controllers import checks
 from controllers.accounts.text_tree import TextTree
+from kvgym.config.options import option
 from kvgym.control import RoutingController, allowed_workers
+from kvgym.errors import ConfigError
 from kvgym.jit.door import njit
 from kvgym.types import DONE, Decision, FleetSpec
 
@@ -46,6 +48,7 @@ def _choose(base_ms: np.ndarray, load_ms: np.ndarray, bias_ms: np.ndarray, mask:
     return best
 
 
+@dataclass(eq=False)
 class LBGRRelease(RoutingController):
     """Policy `eta_online_3d` of the released code: prediction = base + P + bias per worker, the smallest wins.
 
@@ -89,36 +92,20 @@ class LBGRRelease(RoutingController):
         ConfigError: a value out of range.
     """
 
-    def __init__(
-        self,
-        ms_per_char: float = 1.0,
-        keep: int = 31,
-        parts: int = 32,
-        tick_s: float = 0.02,
-        margin_ms: float = 1.0,
-        forgetting: float = 0.992,
-        p0: float = 1e6,
-        max_tree_chars: int = 2**24,
-        evict_every_s: float = 60.0,
-    ) -> None:
-        for name, value in (("ms_per_char", ms_per_char), ("margin_ms", margin_ms), ("p0", p0)):
-            checks.number(name, value, 0)
-        checks.whole("parts", parts, 1)
-        checks.whole("keep", keep, 0)
-        checks.number("keep", keep, 0, parts)
-        checks.number("forgetting", forgetting, 0, 1, open_low=True)
-        checks.whole("max_tree_chars", max_tree_chars, 1)
-        checks.number("tick_s", tick_s, 1e-6)
-        checks.number("evict_every_s", evict_every_s, 0, open_low=True)
-        self.ms_per_char = ms_per_char
-        self.keep = keep
-        self.parts = parts
-        self.tick_s = tick_s
-        self.margin_ms = margin_ms
-        self.forgetting = forgetting
-        self.p0 = p0
-        self.max_tree_chars = max_tree_chars
-        self.evict_every_s = evict_every_s
+    ms_per_char: float = option(1.0, "predicted milliseconds per uncached character", "ms", low=0)
+    keep: int = option(31, "numerator of the decay of P, at most `parts`", low=0)
+    parts: int = option(32, "denominator of the decay of P", low=1)
+    tick_s: float = option(0.02, "period of the decay", "s", low=1e-6)
+    margin_ms: float = option(1.0, "advantage that a later worker needs", "ms", low=0)
+    forgetting: float = option(0.992, "lambda of the recursive least squares", above=0, high=1)
+    p0: float = option(1e6, "initial variance of the bias", low=0)
+    max_tree_chars: int = option(2**24, "size to which each worker's tree is trimmed", "characters", low=1)
+    evict_every_s: float = option(60.0, "period of the trimming", "s", above=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep > self.parts:
+            raise ConfigError(f"keep must be at most parts ({self.parts}), got {self.keep}")
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with empty trees, no load and no bias; nothing here is random."""

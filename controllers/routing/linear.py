@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from dataclasses import dataclass
 
 import numpy as np
 
-from controllers import checks
+from kvgym.config.options import option
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
 
 
+@dataclass(eq=False)
 class Linear(RoutingController):
     """Smallest weighted sum of five terms, or a softmax draw over the negated sums.
 
@@ -55,27 +58,20 @@ class Linear(RoutingController):
         ConfigError: no weight at all, a negative one, a temperature below 0 or blocks shorter than a token.
     """
 
-    def __init__(
-        self,
-        prefill_blocks: float = 0.0,
-        decode_blocks: float = 0.0,
-        prefix: float = 0.0,
-        queue: float = 0.0,
-        kv_use: float = 0.0,
-        block_tokens: int = 16,
-        temperature: float = 0.0,
-    ) -> None:
-        names = ("prefill_blocks", "decode_blocks", "prefix", "queue", "kv_use")
-        weights = (prefill_blocks, decode_blocks, prefix, queue, kv_use)
-        for name, weight in zip(names, weights, strict=True):
-            checks.number(name, weight, 0)
-        if max(weights) == 0:
-            raise ConfigError(f"linear: one of the weights {', '.join(names)} must be above 0")
-        checks.number("temperature", temperature, 0)
-        checks.whole("block_tokens", block_tokens, 1)
-        self.weights = weights
-        self.block_tokens = block_tokens
-        self.temperature = temperature
+    prefill_blocks: float = option(0.0, "weight of the prompt blocks left to compute", low=0)
+    decode_blocks: float = option(0.0, "weight of the blocks of all prompts in flight", low=0)
+    prefix: float = option(0.0, "weight of the part of the prompt that is not cached", low=0)
+    queue: float = option(0.0, "weight of the engine's queue", low=0)
+    kv_use: float = option(0.0, "weight of the used part of the KV pool", low=0)
+    block_tokens: int = option(16, "tokens per block", "tokens", low=1)
+    temperature: float = option(0.0, "0 for the smallest cost, above for softmax draws", low=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.weights = (self.prefill_blocks, self.decode_blocks, self.prefix, self.queue, self.kv_use)
+        if max(self.weights) == 0:
+            names = ", ".join(spec.name for spec in dataclasses.fields(self)[: len(self.weights)])
+            raise ConfigError(f"linear: one of the weights {names} must be above 0")
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start with nothing in flight."""
@@ -132,7 +128,7 @@ class Linear(RoutingController):
 
 
 dynamo = functools.partial(Linear, prefill_blocks=1.0, decode_blocks=1.0)
-"""Makes the preset `dynamo`; any argument may be given anew."""
+"""NVIDIA Dynamo's cost: blocks left to prefill plus blocks in flight; any option may be given anew."""
 
 llmd = functools.partial(Linear, prefix=3.0, queue=2.0)
-"""Makes the preset `llmd`; any argument may be given anew."""
+"""llm-d's default profile: three parts missing prefix, two parts queue; any option may be given anew."""

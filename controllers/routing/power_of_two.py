@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
+from kvgym.config.options import option
 from kvgym.control import RoutingController, allowed_workers
-from kvgym.errors import ConfigError
 from kvgym.types import Decision
 
 
+@dataclass(eq=False)
 class PowerOfTwo(RoutingController):
     """Policy `power_of_two` of sglang-router 0.3.2: draws two allowed workers and compares only them.
 
@@ -28,10 +30,7 @@ class PowerOfTwo(RoutingController):
         ConfigError: `load` is neither.
     """
 
-    def __init__(self, load: Literal["requests", "tokens"] = "requests") -> None:
-        if load not in ("requests", "tokens"):
-            raise ConfigError(f"power_of_two: load must be 'requests' or 'tokens', got {load!r}")
-        self.load = load
+    load: Literal["requests", "tokens"] = option("requests", "what is compared: requests or prompt tokens in flight")
 
     def act(self, decision: Decision) -> int:
         """Return the less loaded of two workers drawn at random."""

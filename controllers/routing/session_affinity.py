@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from controllers import checks
 from controllers.accounts.cache_model import CacheModel
+from kvgym.config.options import option
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.errors import ConfigError
 from kvgym.types import Decision, FleetSpec
@@ -14,6 +16,7 @@ _SESSIONS = 100_000
 """Sessions remembered; the one that has been silent longest is forgotten first."""
 
 
+@dataclass(eq=False)
 class SessionAffinity(RoutingController):
     """Sticky routing with rebalancing.
 
@@ -40,13 +43,17 @@ class SessionAffinity(RoutingController):
         ConfigError: `near` is negative or above `stay`.
     """
 
-    def __init__(self, stay: int = 8, near: int = 1) -> None:
-        checks.number("stay", stay, 0)
-        checks.number("near", near, 0)
-        if near > stay:
-            raise ConfigError(f"session_affinity: 0 <= near <= stay is needed, got near {near} and stay {stay}")
-        self.stay = stay
-        self.near = near
+    stay: float = option(8, "surplus of requests in flight up to which a session stays", "requests", low=0)
+    near: float = option(
+        1, "surplus of requests up to which a worker can receive one, at most `stay`", "requests", low=0
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.near > self.stay:
+            raise ConfigError(
+                f"session_affinity: 0 <= near <= stay is needed, got near {self.near} and stay {self.stay}"
+            )
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start without sessions and with an empty index."""

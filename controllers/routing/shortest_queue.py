@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
+from kvgym.config.options import option
 from kvgym.control import RoutingController, least
-from kvgym.errors import ConfigError
 from kvgym.types import Decision
 
 
+@dataclass(eq=False)
 class ShortestQueue(RoutingController):
     """The smallest count of requests wins; masked workers are left out.
 
@@ -26,10 +28,9 @@ class ShortestQueue(RoutingController):
         ConfigError: `signal` is neither.
     """
 
-    def __init__(self, signal: Literal["inflight", "queued"] = "inflight") -> None:
-        if signal not in ("inflight", "queued"):
-            raise ConfigError(f"shortest_queue: signal must be 'inflight' or 'queued', got {signal!r}")
-        self.signal = signal
+    signal: Literal["inflight", "queued"] = option(
+        "inflight", "what is counted: own requests in flight, or reported queues"
+    )
 
     def act(self, decision: Decision) -> int:
         """Return one of the least loaded allowed workers."""

@@ -10,7 +10,7 @@ from typing import Any
 from kvgym.config.engines import EngineRules, engine_rules
 from kvgym.config.live import LiveConfig
 from kvgym.config.loader import load_config, mistakes_in
-from kvgym.config.options import build, option
+from kvgym.config.options import build, check_options, option
 from kvgym.config.schedule import FleetEvent, check_schedule
 from kvgym.errors import ConfigError
 
@@ -37,36 +37,47 @@ class ClusterConfig:
     draws it.
     """
 
-    workers: int = option(4, "number of workers")
-    capacity_tokens: int | tuple[int, ...] = option(196_000, "KV cache of a worker, or one value per worker", "tokens")
-    page_size: int = option(1, "KV cache page", "tokens")
-    chunk_tokens: int = option(8192, "longest chunk of a chunked prefill", "tokens")
-    max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens")
-    long_prefill_tokens: int = option(0, "vLLM: most tokens of one prompt in a step that it shares; 0: all", "tokens")
-    max_running: int = option(2048, "largest running batch", "requests")
+    workers: int = option(4, "number of workers", low=1, high=MOST_WORKERS)
+    capacity_tokens: int | tuple[int, ...] = option(
+        196_000, "KV cache of a worker, or one value per worker", "tokens", low=1, high=MOST_TOKENS
+    )
+    page_size: int = option(1, "KV cache page", "tokens", low=1, high=MOST_TOKENS)
+    chunk_tokens: int = option(8192, "longest chunk of a chunked prefill", "tokens", low=1, high=MOST_TOKENS)
+    max_prefill_tokens: int = option(16384, "budget of one prefill batch", "tokens", low=1, high=MOST_TOKENS)
+    long_prefill_tokens: int = option(
+        0, "vLLM: most tokens of one prompt in a step that it shares; 0: all", "tokens", low=0, high=MOST_TOKENS
+    )
+    max_running: int = option(2048, "largest running batch", "requests", low=1, high=MOST_TOKENS)
     one_at_a_time: bool = option(False, "serve one request at a time, without batches and chunks; simulated only")
     engine: str | tuple[str, ...] = option("sglang-0.5.23", "serving engine of a worker, or one value per worker")
     ignore_eos: bool = option(True, "answers are as long as asked for, and SGLang 0.5.23 reserves them in full")
     cost: str | dict[str, Any] = option("l40-llama31-8b", "cost preset, or the fields of a cost model")
-    speed: float | tuple[float, ...] = option(1.0, "speed factor of a worker, or one value per worker")
-    request_overhead_s: float | None = option(None, "constant per request; none: from the cost preset", "s")
-    step_overhead_s: float | None = option(None, "constant per engine step; none: from the cost preset", "s")
+    speed: float | tuple[float, ...] = option(
+        1.0, "speed factor of a worker, or one value per worker", low=1 / MOST_SPEED, high=MOST_SPEED
+    )
+    request_overhead_s: float | None = option(
+        None, "constant per request; none: from the cost preset", "s", low=0, high=MOST_DELAY_S
+    )
+    step_overhead_s: float | None = option(
+        None, "constant per engine step; none: from the cost preset", "s", low=0, high=MOST_DELAY_S
+    )
     schedule: tuple[FleetEvent, ...] = option((), "list of {time_s, worker, event: join | fail | recover}")
-    retries: int = option(3, "most re-sends of a request that was lost with its worker")
-    retry_delay_s: float = option(0.1, "from the loss of a request until it is at the router again", "s")
-    detect_s: float = option(0.0, "how long routers take a failed worker for up", "s")
+    retries: int = option(3, "most re-sends of a request that was lost with its worker", low=0, high=MOST_DELAY_S)
+    retry_delay_s: float = option(
+        0.1, "from the loss of a request until it is at the router again", "s", low=0, high=MOST_DELAY_S
+    )
+    detect_s: float = option(0.0, "how long routers take a failed worker for up", "s", low=0, high=MOST_DELAY_S)
     network_s: float | tuple[float, ...] | dict[str, float | tuple[float, ...]] = option(
-        0.0, "one way from client to worker: one value, one per worker, or a map region -> one of these", "s"
+        0.0,
+        "one way from client to worker: one value, one per worker, or a map region -> one of these",
+        "s",
+        low=0,
+        high=MOST_DELAY_S,
     )
     live: LiveConfig | None = option(None, "where the real servers are, for backend sglang")
 
     def __post_init__(self) -> None:
-        for name in ("workers", "page_size", "chunk_tokens", "max_prefill_tokens", "max_running"):
-            if not 1 <= getattr(self, name) <= MOST_TOKENS:
-                bound = "at least 1" if getattr(self, name) < 1 else f"at most {MOST_TOKENS:,}"
-                raise ConfigError(f"{name} must be {bound}, got {getattr(self, name)}")
-        if self.workers > MOST_WORKERS:  # before any per-worker tuple is made
-            raise ConfigError(f"workers must be at most {MOST_WORKERS:,}, got {self.workers}")
+        check_options(self)
         for name in ("capacity_tokens", "speed", "engine"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.workers:
@@ -76,31 +87,12 @@ class ClusterConfig:
             raise ConfigError(
                 f"capacity_tokens must be at least one page ({self.page_size} tokens), got {min(self.capacities)}"
             )
-        if max(self.capacities) > MOST_TOKENS:
-            raise ConfigError(f"capacity_tokens must be at most {MOST_TOKENS:,}, got {max(self.capacities)}")
         if self.one_at_a_time:
             self._check_one_at_a_time()
         elif self.chunk_tokens < self.page_size:
             raise ConfigError(
                 f"chunk_tokens must be at least one page ({self.page_size} tokens), got {self.chunk_tokens}"
             )
-        if not 1 / MOST_SPEED <= min(self.speeds) <= max(self.speeds) <= MOST_SPEED:
-            raise ConfigError(
-                f"speed must be above 0 ({1 / MOST_SPEED:g} to {MOST_SPEED:g}), got {min(self.speeds)} to "
-                f"{max(self.speeds)}"
-            )
-        for name in (
-            "long_prefill_tokens",
-            "request_overhead_s",
-            "step_overhead_s",
-            "retries",
-            "retry_delay_s",
-            "detect_s",
-        ):
-            if not 0 <= (getattr(self, name) or 0) <= MOST_DELAY_S:
-                raise ConfigError(
-                    f"{name} must not be negative and at most {MOST_DELAY_S:g}, got {getattr(self, name)}"
-                )
         check_schedule(self.schedule, self.workers)
         self._check_network()
 

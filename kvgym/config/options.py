@@ -6,6 +6,7 @@ Every mistake is a `ConfigError` that says where it sits, what came and what is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import types
 import typing
@@ -17,6 +18,9 @@ from typing import Any, Literal, TypeVar, Union
 from kvgym.errors import ConfigError, KVGymError, did_you_mean
 
 T = TypeVar("T")
+
+_MOST = 1e13
+"""No option with a range is larger: far above what makes sense, and products of such numbers are finite."""
 
 
 def option(
@@ -36,25 +40,62 @@ def option(
     return field(default=default, metadata={"help": help, "unit": unit, "low": low, "high": high, "above": above})
 
 
-def check_ranges(config: Any) -> None:
+def other_default(base: type, name: str, default: Any) -> Any:
+    """Return the field `name` of the dataclass `base`, from which another one inherits, with another default."""
+    return field(default=default, metadata=dict(base.__dataclass_fields__[name].metadata))  # type: ignore[attr-defined]
+
+
+def check_options(config: Any, error: type[KVGymError] = ConfigError) -> None:
     """Check every option of the dataclass object `config`: `__post_init__` calls it before its own checks.
 
-    Raises:
-        ConfigError: a number is out of its option's range; none is not a number and always passes.
+    Numbers must be in their option's range, whole where the option's type is; of a Literal one of its values. None
+    always passes where the type allows it, and so does what is neither (a map of regions).
+
+    Args:
+        config: the object.
+        error: what is raised where a value is not allowed.
     """
+    hints = _hints(config.__class__)
     for spec in dataclasses.fields(config):
-        if allowed := range_text(spec):
-            value = getattr(config, spec.name)
+        hint, value = hints[spec.name], getattr(config, spec.name)
+        if typing.get_origin(hint) is Literal and value not in typing.get_args(hint):
+            raise error(f"{spec.name} must be one of {', '.join(map(repr, typing.get_args(hint)))}, got {value!r}")
+        if allowed := allowed_text(spec, hint):
             for number in value if isinstance(value, tuple) else (value,):
-                if number is not None and not _inside(spec.metadata, number):
-                    raise ConfigError(f"{spec.name} must be {allowed}, got {number}")
+                if not _allowed(spec, hint, number):
+                    raise error(f"{spec.name} must be {allowed}, got {str(number)[:60]}")
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields; looking them up takes longer than making the object."""
+    return typing.get_type_hints(cls)
 
 
 def range_text(spec: dataclasses.Field[Any]) -> str:
-    """Return the range of an option in words ("at least 1 and at most 10"); empty: it has none."""
-    words = (("above", "above"), ("low", "at least"), ("high", "at most"))
+    """Return the range of an option as text (">= 1 and <= 10"); empty: it has none."""
+    words = (("above", ">"), ("low", ">="), ("high", "<="))
     given = ((word, spec.metadata.get(key)) for key, word in words)
     return " and ".join(f"{word} {_number(bound)}" for word, bound in given if bound is not None)
+
+
+def allowed_text(spec: dataclasses.Field[Any], hint: Any) -> str:
+    """Return what a number must be ("a whole number >= 1"); empty: everything is allowed."""
+    if not (bounds := range_text(spec)):
+        return ""
+    return f"a {'whole number' if _whole(hint) else 'number'} {bounds}"
+
+
+def _whole(hint: Any) -> bool:
+    """Whether numbers of this type are whole ones: int, tuples of them, or none."""
+    parts = set(typing.get_args(hint)) - {type(None), Ellipsis} or {hint}
+    return all(part is int or (typing.get_args(part) and _whole(part)) for part in parts)
+
+
+def _allowed(spec: dataclasses.Field[Any], hint: Any, value: Any) -> bool:
+    if value is None or isinstance(value, Mapping):  # maps have checks of their own
+        return isinstance(value, Mapping) or type(None) in typing.get_args(hint)
+    return isinstance(value, int if _whole(hint) else int | float) and _inside(spec.metadata, value)
 
 
 def _number(bound: float) -> str:
@@ -62,8 +103,8 @@ def _number(bound: float) -> str:
 
 
 def _inside(bounds: Mapping[str, Any], value: Any) -> bool:
-    """Whether a number keeps the bounds that are given; nan and infinity keep none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+    """Whether a number keeps the bounds that are given; nan, infinity and what would overflow in a product do not."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST:
         return False
     low, high, above = bounds["low"], bounds["high"], bounds["above"]
     return (low is None or value >= low) and (high is None or value <= high) and (above is None or value > above)

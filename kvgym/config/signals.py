@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kvgym.config.options import build, option
+from kvgym.config.options import build, check_options, option
 from kvgym.errors import ConfigError, did_you_mean
 
 OBSERVABILITY = ("router", "events", "exact")
@@ -32,27 +31,29 @@ class SignalsConfig:
         "router",
         "cached prefixes as the router remembers its own sending (router), by KV events (events), real (exact)",
     )
-    scrape_s: float = option(0.0, "period of the engines' metrics: running, queued, KV use; 0: always fresh", "s")
-    scrape_delay_s: float = option(0.0, "time from a scrape to the routers", "s")
-    scrape_loss: float = option(0.0, "probability that the scrape of one worker is lost")
-    metrics: bool = option(True, "false: workers report no running, queued and KV use at all")
-    event_delay_s: float = option(0.0, "time from a store or removal in a cache to the routers", "s")
-    event_loss: float = option(0.0, "probability that a KV event is lost")
-    index_tokens: int | None = option(
-        None, "most tokens per worker in a router's index, oldest leaves go first; none: the KV capacity", "tokens"
+    scrape_s: float = option(
+        0.0, "period of the engines' metrics: running, queued, KV use; 0: always fresh", "s", low=0
     )
-    routers: int = option(1, "number of routers; each counts and remembers only what it sends")
+    scrape_delay_s: float = option(0.0, "time from a scrape to the routers", "s", low=0)
+    scrape_loss: float = option(0.0, "probability that the scrape of one worker is lost", low=0, high=1)
+    metrics: bool = option(True, "false: workers report no running, queued and KV use at all")
+    event_delay_s: float = option(0.0, "time from a store or removal in a cache to the routers", "s", low=0)
+    event_loss: float = option(0.0, "probability that a KV event is lost", low=0, high=1)
+    index_tokens: int | None = option(
+        None,
+        "most tokens per worker in a router's index, oldest leaves go first; none: the KV capacity",
+        "tokens",
+        low=1,
+    )
+    routers: int = option(
+        1, "number of routers; each counts and remembers only what it sends", low=1, high=MOST_ROUTERS
+    )
     router_by: str = option("session", "what is spread over the routers: session or request")
 
     def __post_init__(self) -> None:
         _one_of("observability", self.observability, OBSERVABILITY)
         _one_of("router_by", self.router_by, ROUTER_BY)
-        for name in ("scrape_s", "scrape_delay_s", "event_delay_s"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be a finite number >= 0, got {getattr(self, name)}")
-        for name in ("scrape_loss", "event_loss"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ConfigError(f"{name} must be a probability from 0 to 1, got {getattr(self, name)}")
+        check_options(self)
         if 0.0 < self.scrape_s < SHORTEST_SCRAPE_S:
             raise ConfigError(f"scrape_s must be 0 (always fresh) or at least {SHORTEST_SCRAPE_S}, got {self.scrape_s}")
         if self.scrape_s == 0.0 and (self.scrape_delay_s > 0.0 or self.scrape_loss > 0.0):
@@ -63,10 +64,6 @@ class SignalsConfig:
             )
         if self.observability != "events" and (self.event_delay_s > 0.0 or self.event_loss > 0.0):
             raise ConfigError(f"event_delay_s and event_loss need observability: events, got {self.observability}")
-        if self.index_tokens is not None and self.index_tokens < 1:
-            raise ConfigError(f"index_tokens must be at least 1, or none for the KV capacity, got {self.index_tokens}")
-        if not 1 <= self.routers <= MOST_ROUTERS:
-            raise ConfigError(f"routers must be 1 to {MOST_ROUTERS:,}, got {self.routers}")
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

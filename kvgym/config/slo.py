@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from kvgym.config.options import check_ranges, option
+from kvgym.config.options import check_options, option
 from kvgym.errors import ConfigError
 from kvgym.types import DONE
 
@@ -27,7 +27,7 @@ class SLO:
         limits = {spec.name: getattr(self, spec.name) for spec in fields(self)}
         if all(limit is None for limit in limits.values()):
             raise ConfigError(f"a service level objective needs at least one limit of {', '.join(limits)}")
-        check_ranges(self)
+        check_options(self)
 
     def met(self, records: np.ndarray) -> np.ndarray:
         """Return which RECORD rows were answered within every limit, bool (rows,)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kvgym.config.options import check_options
 from kvgym.costs.base import StepCosts
 from kvgym.costs.linear import Linear, coefficient
 from kvgym.errors import ConfigError
@@ -26,6 +27,7 @@ class Analytic:
     output_ms: float = coefficient("per generated token after the first", 1e-6)
 
     def __post_init__(self) -> None:
+        check_options(self)
         if self.cached_ms > self.miss_ms:
             raise ConfigError(f"cached_ms must not exceed miss_ms, got {self.cached_ms} > {self.miss_ms}")
         self.steps()

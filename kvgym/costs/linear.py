@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from kvgym.config.options import check_options, option
 from kvgym.costs.base import StepCosts
 from kvgym.errors import ConfigError
 
@@ -14,7 +15,7 @@ _LEAST_MS, _MOST_MS = 1e-9, 1e9  # a step that takes no time at all, or makes al
 
 def coefficient(help: str, default: float = 0.0) -> Any:
     """Return a dataclass field for a coefficient in milliseconds."""
-    return field(default=default, metadata={"help": help, "unit": "ms"})
+    return option(default, help, "ms", low=0, high=_MOST_MS)
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,7 @@ class Linear:
     request_ms: float = coefficient("from the router to the worker's queue")
 
     def __post_init__(self) -> None:
-        for spec in dataclasses.fields(self):
-            value = getattr(self, spec.name)
-            if not 0 <= value <= _MOST_MS:
-                raise ConfigError(f"cost {spec.name} must be a number in 0..{_MOST_MS:g}, got {value}")
+        check_options(self)
         prefill_ms = self.p0_ms + self.p_tok_ms + self.p_kv_ms + self.step_ms
         if min(prefill_ms, self.d0_ms + self.d_seq_ms + self.step_ms) < _LEAST_MS:
             raise ConfigError("prefill and decode steps must take time: give p0_ms or p_tok_ms, and d0_ms or d_seq_ms")

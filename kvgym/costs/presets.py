@@ -21,18 +21,27 @@ def _fit(p0: float, p_tok: float, p_quad: float, p_kv: float, d0: float, d_seq: 
 
 
 L40_LLAMA31_8B = _fit(16.9, 0.12, 4.4e-6, 8e-6, 22.4, 0.04, 1.81e-4)
-"""Assumption, not a measurement: L40 has the L40S's memory bandwidth (decode as the L40S) and about half its dense
-bf16 speed, so p_tok and p_quad lie between the L40S's .0704 and twice that."""
+"""Llama-3.1-8B on one L40, SGLang: an assumption, not a measurement. The L40 has the L40S's memory bandwidth (decode as
+the L40S) and about half its dense bf16 speed, so p_tok and p_quad lie between the L40S's .0704 and twice that."""
 L40S_LLAMA31_8B = _fit(16.9, 0.0704, 2.58e-6, 8e-6, 22.4, 0.04, 1.81e-4)
+"""Llama-3.1-8B in bf16 on one L40S, SGLang."""
 A100_LLAMA31_8B = _fit(8.28, 0.0571, 2.58e-6, 4.6e-7, 11.8, 0.029, 1.24e-4)
+"""Llama-3.1-8B in bf16 on one A100, SGLang."""
 H100_LLAMA31_8B = _fit(4.75, 0.0194, 8.7e-7, 2.3e-6, 6.43, 0.011, 4.22e-5)
+"""Llama-3.1-8B in bf16 on one H100, SGLang."""
 H200_LLAMA31_8B = _fit(3.57, 0.02, 9.3e-7, 6e-7, 4.72, 0.015, 2.97e-5)
+"""Llama-3.1-8B in bf16 on one H200, SGLang."""
 H200_TP4_LLAMA31_70B = _fit(8.91, 0.0614, 1.09e-6, 0.0, 11.4, 0.043, 1.87e-5)
+"""Llama-3.1-70B in bf16 on four H200 (TP4), SGLang."""
 H200_TP4_LLAMA31_70B_FP8 = _fit(7.59, 0.0438, 1.07e-6, 0.0, 8.47, 0.035, 1.89e-5)
+"""Llama-3.1-70B in fp8 on four H200 (TP4), SGLang."""
 H100_TP4_LLAMA31_70B = _fit(11.9, 0.0601, 1.05e-6, 1.4e-6, 15.1, 0.038, 2.7e-5)
+"""Llama-3.1-70B in bf16 on four H100 (TP4), SGLang."""
 RTX4090_LLAMA31_8B = Linear(
     6.71, 0.0889, 3.474e-6, 6.664e-4, 16.97, 0.04082, 1.419e-4, 2.197e-4, step_ms=0.0, request_ms=REQUEST_MS
 )
+"""Llama-3.1-8B in bf16 on one RTX 4090, vLLM, from a layer profile."""
 RTXPRO6000_LLAMA31_8B = Linear(
     6.365, 0.03568, 1.643e-6, 4.279e-4, 11.07, 0.01959, 9.242e-5, 5.715e-5, step_ms=0.0, request_ms=REQUEST_MS
 )
+"""Llama-3.1-8B in bf16 on one RTX PRO 6000, vLLM, from a layer profile."""

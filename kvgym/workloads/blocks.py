@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from kvgym.config.options import option
+from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
 from kvgym.logs.rows import Row, locate, read_rows
@@ -38,27 +38,24 @@ class Blocks:
     path: str = field(metadata={"help": "JSONL file, plain or gzip"})
     rate_rps: float | None = option(None, "session starts per second", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps with rate_rps; 1: Poisson")
-    clients: int = option(0, "closed-loop clients, each with one session; 0: open loop")
+    clients: int = option(0, "closed-loop clients, each with one session; 0: open loop", low=0)
     release: Literal["think", "recorded"] = option(
         "think", "turns follow the answer before, or come at their recorded times"
     )
-    think_s: float = option(0.0, "think time where the file has none", "s")
+    think_s: float = option(0.0, "think time where the file has none", "s", low=0)
     history: Literal["generated", "recorded"] = option(
         "generated", "whether the next turn continues the answer that was really generated"
     )
     ids: Literal["auto", "file", "session"] = option(
         "auto", "where ids are unique; auto: session for WEKA rows (tool_tokens), else file"
     )
-    sessions: int | None = option(None, "keep the first so many sessions")
-    max_context_tokens: int | None = option(None, "leave out sessions with a longer prompt + output", "tokens")
+    sessions: int | None = option(None, "keep the first so many sessions", low=1)
+    max_context_tokens: int | None = option(None, "leave out sessions with a longer prompt + output", "tokens", low=1)
     repair: bool = option(False, "fit ids to lengths and make empty answers 1 token long, instead of failing")
 
     def __post_init__(self) -> None:
+        check_options(self, WorkloadError)
         check_rate(self.rate_rps, self.cv)
-        if not 0 <= self.think_s < np.inf or (self.sessions is not None and self.sessions < 1):
-            raise WorkloadError(
-                f"blocks: think_s must be >= 0 and sessions >= 1, got {self.think_s} and {self.sessions}"
-            )
         if self.release == "recorded" and self.clients:
             raise WorkloadError("blocks: release: recorded is an open loop; leave clients at 0")
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from kvgym.config.options import option
+from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import MOST_TOKENS, Forest
 from kvgym.seeding import stream
@@ -42,59 +42,49 @@ class GSP:
     Lengths count everything, the shared literal too. Source: paper.md 6.1; defaults are the README settings.
     """
 
-    groups: int = option(128, "number of groups")
-    prompts_per_group: int = option(32, "prompts per group (their mean with zipf > 0)")
-    prefix_ratio: float = option(0.5, "shared part of a prompt, 0..1")
+    groups: int = option(128, "number of groups", low=1)
+    prompts_per_group: int = option(32, "prompts per group (their mean with zipf > 0)", low=1)
+    prefix_ratio: float = option(0.5, "shared part of a prompt, 0..1", low=0, high=1)
     lens: tuple[int, ...] = option(
-        (512, 1024, 2048, 4096, 8192), "prompt lengths, dealt to the groups in turn", "tokens"
+        (512, 1024, 2048, 4096, 8192), "prompt lengths, dealt to the groups in turn", "tokens", low=1, high=MOST_TOKENS
     )
-    output_tokens: int = option(4, "generated tokens per request", "tokens")
+    output_tokens: int = option(4, "generated tokens per request", "tokens", low=1, high=MOST_TOKENS)
     order: Literal["random", "grouped", "worst"] = option(
         "random", "order of arrival; worst: prompt 0 of all groups, then prompt 1 ..."
     )
     rate_rps: float | None = option(12.0, "arrival rate; null: all at once", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps; 1: Poisson")
-    clients: int = option(0, "closed-loop clients; 0: open loop")
+    clients: int = option(0, "closed-loop clients; 0: open loop", low=0)
     shared_literal: bool = option(True, "all prompts share 2 tokens of 17 characters")
-    zipf: float = option(0.0, "exponent of the groups' popularity; 0: all the same")
-    tenants: int = option(1, "tenants; a group belongs to one of them")
-    tenant_skew: float = option(0.0, "exponent of the tenants' shares of the groups; 0: all the same")
-    priorities: tuple[float, ...] = option((1.0,), "relative shares of the requests of priority 0, 1, ...")
-    shift_every: int = option(0, "requests after which the popularity ranks are dealt out anew; 0: never", "requests")
+    zipf: float = option(0.0, "exponent of the groups' popularity; 0: all the same", low=0, high=_STEEPEST)
+    tenants: int = option(1, "tenants; a group belongs to one of them", low=1)
+    tenant_skew: float = option(0.0, "exponent of the tenants' shares of the groups; 0: all the same", low=0)
+    priorities: tuple[float, ...] = option((1.0,), "relative shares of the requests of priority 0, 1, ...", low=0)
+    shift_every: int = option(
+        0, "requests after which the popularity ranks are dealt out anew; 0: never", "requests", low=0
+    )
 
     def __post_init__(self) -> None:
+        check_options(self, WorkloadError)
         check_rate(self.rate_rps, self.cv)
-        if self.groups < 1 or self.prompts_per_group < 1 or self.output_tokens < 1:
-            raise WorkloadError("gsp: groups, prompts_per_group and output_tokens must be >= 1")
-        if self.groups * self.prompts_per_group > MOST_REQUESTS or self.output_tokens > MOST_TOKENS:
+        if self.groups * self.prompts_per_group > MOST_REQUESTS:
             raise WorkloadError(
-                f"gsp: at most {MOST_REQUESTS:,} requests of at most {MOST_TOKENS:,} output tokens are possible, got "
-                f"{self.groups} * {self.prompts_per_group} of {self.output_tokens}"
+                f"gsp: at most {MOST_REQUESTS:,} requests are possible, got {self.groups} * {self.prompts_per_group}"
             )
-        if not 0 <= self.prefix_ratio <= 1 or not 0 <= self.zipf <= _STEEPEST:
+        if self.tenants > self.groups:
+            raise WorkloadError(f"gsp: tenants must be in 1..groups ({self.groups}), got {self.tenants}")
+        if not sum(self.priorities) > 0:
             raise WorkloadError(
-                f"gsp: prefix_ratio must be in 0..1 and zipf in 0..{_STEEPEST}, got {self.prefix_ratio} and {self.zipf}"
+                f"gsp: priorities must be shares with a sum above 0, as in [0.8, 0.2], got {list(self.priorities)}"
             )
-        if not 1 <= self.tenants <= self.groups or not 0 <= self.tenant_skew < np.inf:
+        if self.shift_every > 0 and (self.zipf == 0 or self.order != "random"):
             raise WorkloadError(
-                f"gsp: tenants must be in 1..groups ({self.groups}) and tenant_skew >= 0, "
-                f"got {self.tenants} and {self.tenant_skew}"
-            )
-        if not min(self.priorities, default=-1.0) >= 0 or not 0 < sum(self.priorities) < np.inf:
-            raise WorkloadError(
-                "gsp: priorities must be shares >= 0 with a finite sum above 0, as in [0.8, 0.2], "
-                f"got {list(self.priorities)}"
-            )
-        if self.shift_every < 0 or (self.shift_every > 0 and (self.zipf == 0 or self.order != "random")):
-            raise WorkloadError(
-                "gsp: shift_every must be >= 0 and needs zipf > 0 (else there are no ranks) and order: random, "
+                "gsp: shift_every needs zipf > 0 (else there are no ranks) and order: random, "
                 f"got shift_every {self.shift_every}, zipf {self.zipf}, order {self.order}"
             )
         least = LITERAL_TOKENS + 1 if self.shared_literal else 1
-        if not self.lens or min(self.lens) < least or max(self.lens) > MOST_TOKENS:
-            raise WorkloadError(
-                f"gsp: lens must be lengths of {least} to {MOST_TOKENS:,} tokens, got {str(list(self.lens))[:60]}"
-            )
+        if min(self.lens, default=0) < least:
+            raise WorkloadError(f"gsp: lens must be lengths from {least} on, got {str(list(self.lens))[:60]}")
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the prompts of `seed`, compiled for `page_size`; arrivals and classes have streams of their own."""

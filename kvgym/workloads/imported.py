@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kvgym.config.options import option
+from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.logs import columnar
@@ -30,30 +30,25 @@ class Imported:
     path: str = field(metadata={"help": "workload file made by `kvgym import`"})
     rate_rps: float | None = option(None, "session starts per second instead of recorded ones", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps with rate_rps; 1: Poisson")
-    clients: int = option(0, "closed-loop clients, each with one session; 0: open loop")
+    clients: int = option(0, "closed-loop clients, each with one session; 0: open loop", low=0)
     release: Literal["auto", "think", "recorded"] = option(
         "auto", "turns follow the answer before, or come at their recorded times; auto: think where the log tells it"
     )
-    think_s: float = option(0.0, "think time where the log does not tell it", "s")
-    time_scale: float = option(1.0, "factor on recorded times; 2: half the rate")
-    tick_s: float | None = option(None, "stamps are spread over ticks of this width; null: as the log needs it", "s")
+    think_s: float = option(0.0, "think time where the log does not tell it", "s", low=0)
+    time_scale: float = option(1.0, "factor on recorded times; 2: half the rate", above=0)
+    tick_s: float | None = option(
+        None, "stamps are spread over ticks of this width; null: as the log needs it", "s", low=0
+    )
     history: Literal["generated", "recorded"] = option(
         "generated", "whether the next turn continues the answer that was really generated"
     )
-    output_tokens: int = option(128, "answer length where the log does not tell it", "tokens")
-    limit: int | None = option(None, "keep the first so many requests")
-    max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens")
+    output_tokens: int = option(128, "answer length where the log does not tell it", "tokens", low=1)
+    limit: int | None = option(None, "keep the first so many requests", low=1)
+    max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens", low=1)
 
     def __post_init__(self) -> None:
+        check_options(self, WorkloadError)
         check_rate(self.rate_rps, self.cv)
-        if min(self.output_tokens, 1 if self.limit is None else self.limit) < 1:
-            raise WorkloadError(
-                f"imported: output_tokens and limit must be >= 1, got {self.output_tokens} and {self.limit}"
-            )
-        if not 0 < self.time_scale < np.inf or not 0 <= self.think_s < np.inf:
-            raise WorkloadError(
-                f"imported: time_scale must be > 0 and think_s >= 0, got {self.time_scale} and {self.think_s}"
-            )
         if self.release == "recorded" and (self.clients or self.rate_rps is not None):
             raise WorkloadError("imported: release: recorded takes the log's times; leave out clients and rate_rps")
 

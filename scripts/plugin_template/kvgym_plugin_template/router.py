@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from controllers import checks
+from kvgym.config.options import option
 from kvgym.control import RoutingController, allowed_workers
 from kvgym.types import Decision, FleetSpec
 
 
+@dataclass(eq=False)
 class LongestHit(RoutingController):
-    """Goes by the cache as long as no worker has too many more requests in flight than another.
+    """Goes by the cache as long as no worker has too many more requests in flight than another."""
 
-    Args:
-        surplus: requests in flight beyond the least loaded worker's that exclude a worker.
-
-    Raises:
-        ConfigError: `surplus` is negative.
-    """
-
-    def __init__(self, surplus: int = 16) -> None:
-        checks.whole("surplus", surplus, 0)
-        self.surplus = surplus
+    surplus: int = option(16, "requests in flight beyond the least loaded worker's that exclude a worker", low=0)
 
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start an episode; `self.spec` and the random stream `self.rng` are set here."""

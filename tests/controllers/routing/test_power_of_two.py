@@ -40,5 +40,5 @@ def test_tokens__compare_prompt_tokens_in_flight(fleet, ask):
 
 
 def test_load__that_is_unknown_is_an_error():
-    with pytest.raises(ConfigError, match="'requests' or 'tokens', got 'bytes'"):
+    with pytest.raises(ConfigError, match="must be one of 'requests', 'tokens', got 'bytes'"):
         PowerOfTwo(load="bytes")

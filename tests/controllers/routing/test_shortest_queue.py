@@ -37,7 +37,7 @@ def test_signal__queued_is_what_the_workers_report(fleet, ask):
 
 
 def test_signal__unknown(fleet):
-    with pytest.raises(ConfigError, match="signal must be 'inflight' or 'queued', got 'queue'"):
+    with pytest.raises(ConfigError, match="signal must be one of 'inflight', 'queued', got 'queue'"):
         ShortestQueue(signal="queue")
 
 

@@ -130,7 +130,7 @@ def test_unknown_term__names_the_nearest():
         (5, "reward must be a name, a map, a path or a callable, got 5"),
         ("slo", "reward.slo: a service level objective needs at least one limit of ttft_s, tpot_s, latency_s"),
         ({"slo": {"ttft": 1}}, "unknown key 'ttft' in reward.slo; did you mean 'ttft_s'"),
-        ({"slo": {"ttft_s": -1}}, "reward.slo: ttft_s must be above 0, got -1"),
+        ({"slo": {"ttft_s": -1}}, "reward.slo: ttft_s must be a number > 0, got -1"),
         ({"slo": {"ttft_s": "fast"}}, "reward.slo.ttft_s must be a number, got str"),
         ({"slo": {"ttft_s": float("nan")}}, "reward.slo.ttft_s must be a finite number, got nan"),
         ({"slo": [1]}, r"weight of 'slo' must be a finite number, got \[1\]"),

@@ -85,7 +85,7 @@ def test_config__round_trips_to_plain_data():
         ({"warmup_s": float("nan")}, "warmup_s must be a finite number"),
         ({"slo": {}}, r"compare\.slo: a service level objective needs at least one limit"),
         ({"slo": {"ttft": 2}}, r"unknown key 'ttft' in compare\.slo; did you mean 'ttft_s'"),
-        ({"slo": {"ttft_s": -2}}, r"compare\.slo: ttft_s must be above 0, got -2"),
+        ({"slo": {"ttft_s": -2}}, r"compare\.slo: ttft_s must be a number > 0, got -2"),
         ({"slo": {"tpot_s": "0.1 s"}}, r"compare\.slo\.tpot_s must be a number, got str"),
         ({"slo": {"latency_s": float("nan")}}, r"compare\.slo\.latency_s must be a finite number"),
         ({"slo": [2.0]}, r"compare\.slo must be .*got a list"),
