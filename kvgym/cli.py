@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, trace, import, theory and bench."""
+"""The command line: kvgym list, run, watch, compare, report, trace, import, theory, validate and bench."""
 
 from __future__ import annotations
 
@@ -258,6 +258,22 @@ def theory(
     with told(lambda: "nothing was measured to the end"):
         results = measure_into(out)
     _answer(as_json, results, lambda console: print_ratios(console, results))
+
+
+@app.command()
+def validate(
+    runs: Annotated[list[str] | None, typer.Argument(help="Measured runs to replay; none: all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Markdown page to write, every figure in it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Replay measured runs of real engines and fleets, and say how far the simulator is from them."""
+    from kvgym.validation.validation_report import print_validation, summary, validate, write_page
+
+    with told(lambda: "nothing was replayed to the end"):
+        found = validate(runs or ())
+    if out is not None:
+        write_page(out, found)
+    _answer(as_json, {"summary": summary(found)}, lambda console: print_validation(console, found))
 
 
 @app.command()

@@ -31,6 +31,8 @@ COSTS = Registry(
             "h200-tp4-llama31-70b",
             "h200-tp4-llama31-70b-fp8",
             "h100-tp4-llama31-70b",
+            "h100-tp2-qwen3-32b",
+            "h100-tp2-qwen3-32b-vllm",
         )
     },
     group="kvgym.costs",

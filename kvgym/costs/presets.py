@@ -4,8 +4,10 @@ Kernel times: data/calibration/aic_linear_fit.csv (fits of AIConfigurator's meas
 are kernel time only: real inter-token latency is 1.2 to 1.4 times d0, and TTFT carries 20 to 50 ms of CPU, HTTP and
 tokenising (data/README.md), so these presets add a quarter of d0 to each step and 20 ms to each request.
 
-The two RTX presets come from layer profiles (LLMServingSim, MIT; scripts/fit_layer_profile.py), in which vLLM's own
-steps were timed: nothing is added to a step. The 4090's foretells a measured run within 3 % (tests/truth/test_rtx4090).
+The two of Qwen3-32B (calibration/aic_linear_fit_qwen3_32b.csv) take the kernels alone: engines of 2026 add nothing to
+a step that a measurement shows (data/README.md). The two RTX presets come from layer profiles (LLMServingSim, MIT;
+scripts/fit_layer_profile.py), in which vLLM's own steps were timed: nothing is added to a step. `kvgym validate` shows
+how near these come to measured runs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ REQUEST_MS = 20.0
 
 def _fit(p0: float, p_tok: float, p_quad: float, p_kv: float, d0: float, d_seq: float, d_kvtok: float) -> Linear:
     return Linear(p0, p_tok, p_quad, p_kv, d0, d_seq, d_kvtok, 0.0, step_ms=round(0.25 * d0, 3), request_ms=REQUEST_MS)
+
+
+def _kernels(p0: float, p_tok: float, p_quad: float, p_kv: float, d0: float, d_seq: float, d_kvtok: float) -> Linear:
+    return Linear(p0, p_tok, p_quad, p_kv, d0, d_seq, d_kvtok, 0.0, step_ms=0.0, request_ms=REQUEST_MS)
 
 
 L40_LLAMA31_8B = _fit(16.9, 0.12, 4.4e-6, 8e-6, 22.4, 0.04, 1.81e-4)
@@ -45,3 +51,7 @@ RTXPRO6000_LLAMA31_8B = Linear(
     6.365, 0.03568, 1.643e-6, 4.279e-4, 11.07, 0.01959, 9.242e-5, 5.715e-5, step_ms=0.0, request_ms=REQUEST_MS
 )
 """Llama-3.1-8B in bf16 on one RTX PRO 6000, vLLM, from a layer profile."""
+H100_TP2_QWEN3_32B = _kernels(11.5499, 0.0474016, 1.75717e-6, 3.95852e-6, 13.6265, 0.0252773, 4.28768e-5)
+"""Qwen3-32B in bf16 on two H100 (TP2), SGLang."""
+H100_TP2_QWEN3_32B_VLLM = _kernels(12.1455, 0.0457035, 1.67632e-6, 4.49885e-6, 13.5624, 0.0287069, 4.24802e-5)
+"""Qwen3-32B in bf16 on two H100 (TP2), vLLM."""

@@ -64,7 +64,9 @@ def test_resolve__names_the_nearest() -> None:
 
 
 PROFILED = {"rtx4090-llama31-8b", "rtxpro6000-llama31-8b"}
-"""Fits of layer profiles of whole vLLM steps (tests/truth/test_rtx4090.py)."""
+"""Fits of layer profiles of whole vLLM steps (tests/scripts/test_fit_layer_profile.py)."""
+QWEN = {"h100-tp2-qwen3-32b": "sglang", "h100-tp2-qwen3-32b-vllm": "vllm"}
+"""Kernels alone, of these engines."""
 
 
 @pytest.mark.parametrize("name", list(COSTS))
@@ -72,7 +74,7 @@ def test_preset__is_whole(name: str) -> None:
     """Every preset has all kernel terms but the two that may be nought, and the constants of the CPU side."""
     cost = COSTS.load(name)
     assert min(cost.p0_ms, cost.p_tok_ms, cost.p_quad_ms, cost.d0_ms, cost.d_seq_ms, cost.d_kvtok_ms) > 0
-    assert cost.step_ms == pytest.approx(0.0 if name in PROFILED else 0.25 * cost.d0_ms, abs=0.001)
+    assert cost.step_ms == pytest.approx(0.0 if name in PROFILED | QWEN.keys() else 0.25 * cost.d0_ms, abs=0.001)
     assert cost.request_ms == 20.0
 
 
@@ -88,8 +90,17 @@ def test_preset__is_the_public_fit(data_dir: Path, name: str) -> None:
         assert getattr(cost, field) == pytest.approx(float(row[field]), rel=0.025), field
 
 
+@pytest.mark.parametrize(("name", "backend"), QWEN.items())
+def test_preset__qwen_is_the_public_fit(data_dir: Path, name: str, backend: str) -> None:
+    with (data_dir / "calibration/aic_linear_fit_qwen3_32b.csv").open() as file:
+        (row,) = [r for r in csv.DictReader(file) if (r["system"], r["backend"]) == ("h100_sxm", backend)]
+    cost = COSTS.load(name)
+    for field in ("p0_ms", "p_tok_ms", "p_quad_ms", "p_kv_ms", "d0_ms", "d_seq_ms", "d_kvtok_ms"):
+        assert getattr(cost, field) == pytest.approx(float(row[field])), field
+
+
 def test_preset__l40_decodes_as_the_l40s() -> None:
     l40, l40s = COSTS.load("l40-llama31-8b"), COSTS.load("l40s-llama31-8b")
     assert (l40.d0_ms, l40.d_seq_ms, l40.d_kvtok_ms) == (l40s.d0_ms, l40s.d_seq_ms, l40s.d_kvtok_ms)
     assert l40s.p_tok_ms < l40.p_tok_ms < 2 * l40s.p_tok_ms
-    assert set(FITTED) | {"l40-llama31-8b"} | PROFILED == set(COSTS)
+    assert set(FITTED) | {"l40-llama31-8b"} | PROFILED | QWEN.keys() == set(COSTS)
