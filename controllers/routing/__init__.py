@@ -5,10 +5,11 @@ router in two releases (0.3.2 and the paper's baseline 0.1.4); `lbgr_release` is
 These three remember what they sent where in a text tree, which does not see what the engines evict;
 `cache_aware_tuned` is the first with other constants. `lbgr` is LBGR in the paper's form: tokens, measured speeds, a
 learned residual, an index of the caches' size (all in `controllers.accounts`). `session_affinity` sticks to sessions.
-`affinity_load` is llm-d's of 2026; `dynamo`, `llmd` (both in `linear`) and `lmetric` score what the decision says about
-the caches; `power_of_two` compares two workers only. `blend` weighs the router's own account of the workers, which
-lbgr keeps, too. `learned` plays a trained model (`controllers.learned`); the path of its .zip file is a name too. A new
-router is one file and one line here; a user's own is named as ``module:attr``.
+`llmd_default`, `llmd_precise` (llm-d's of 2025), `affinity_load` (its of 2026), `dynamo`, `llmd` (both in `linear`) and
+`lmetric` score what the decision says about the caches; `power_of_two` compares two workers only. `blend` weighs the
+router's own account of the workers, which lbgr keeps, too. `learned` plays a trained model (`controllers.learned`); the
+path of its .zip file is a name too. A new router is one file and one line here; a user's own is named as
+``module:attr``.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ ROUTING = _Routers(
         "power_of_two": "controllers.routing.power_of_two:PowerOfTwo",
         "dynamo": "controllers.routing.linear:dynamo",
         "llmd": "controllers.routing.linear:llmd",
+        "llmd_default": "controllers.routing.llmd_default:LlmdDefault",
+        "llmd_precise": "controllers.routing.llmd_precise:LlmdPrecise",
         "lmetric": "controllers.routing.lmetric:LMetric",
         "cache_aware_tuned": "controllers.routing.cache_aware_tuned:CacheAwareTuned",
         "session_affinity": "controllers.routing.session_affinity:SessionAffinity",

@@ -10,6 +10,7 @@ RUNS = Registry(
         "rtx4090": "kvgym.validation.rtx4090:RUN",
         "vllm_counters": "kvgym.validation.vllm_counters:RUN",
         "llmd_sglang": "kvgym.validation.llmd_fleets:G15",
+        "llmd_37": "kvgym.validation.llmd_fleets:R37",
         "llmd_vllm": "kvgym.validation.llmd_fleets:G16",
     },
     group="kvgym.validation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from kvgym.backends.simulated import SimulatedBackend
 from kvgym.config.cluster import ClusterConfig
-from kvgym.config.names import table
+from kvgym.config.contracts import make_controller
 from kvgym.config.signals import SignalsConfig
 from kvgym.workloads.base import Workload
 
@@ -64,11 +64,15 @@ def not_a_run(value: Any) -> str | None:
 
 
 def serve(
-    load: Workload, cluster: ClusterConfig, routing: str, signals: SignalsConfig | None = None, seed: int = 0
+    load: Workload, cluster: ClusterConfig, routing: Any, signals: SignalsConfig | None = None, seed: int = 0
 ) -> np.ndarray:
-    """Return the RECORD rows of an episode by request, routed by the controller of that name, evicted by LRU."""
+    """Return the RECORD rows of an episode by request, evicted by LRU.
+
+    `routing` is a controller's name, or a map ``{"use": name, "options": {...}}``.
+    """
     backend = SimulatedBackend(load, cluster, "lru", seed, signals or SignalsConfig())
-    router = table("routing").load(routing)()
+    seat: Mapping[str, Any] = {"use": routing, "options": {}} if isinstance(routing, str) else routing
+    router = make_controller(seat["use"], seat["options"], cluster.workers)
     router.reset(backend.spec, seed)
     while (decision := backend.run_to_decision()) is not None:
         backend.apply(router.act(decision))
