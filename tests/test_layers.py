@@ -36,7 +36,7 @@ LAYERS = (
     ("kvgym.harness.compare",),
     ("kvgym.harness.report",),
     ("kvgym.harness.tools",),
-    ("kvgym.theory", "kvgym.validation"),
+    ("kvgym.theory", "kvgym.validation", "kvgym.experiments"),
     ("kvgym.training",),
     ("kvgym.cli", "kvgym.__main__"),
 )

@@ -25,6 +25,10 @@ class ClusterConfig:
     A list for `capacity_tokens`, `speed` or `engine` gives one value per worker. Scheduler defaults are SGLang
     0.5.23's; on vLLM workers `chunk_tokens` is max_num_batched_tokens, `max_running` max_num_seqs, a page is a block.
 
+    A client such as SGLang's bench_serving times the first token when the first *text* comes. A token that shows none
+    (a special one, half a character) leaves that to a later one; `late_text_share` is an assumption on how often all
+    but the last do. Records then show what the client saw; rewards and the fleet do not change.
+
     With `one_at_a_time` nothing is batched: a prompt is prefilled in one step however long it is, and the next request
     is admitted when the one before has its answer. The three scheduler limits then have no say and must not be set.
 
@@ -73,6 +77,12 @@ class ClusterConfig:
         "s",
         low=0,
         high=MOST_DELAY_S,
+    )
+    late_text_share: float = option(
+        0.0,
+        "share of simulated requests whose first text comes with the last token: clients time TTFT there",
+        low=0,
+        high=1,
     )
     live: LiveConfig | None = option(None, "where the real servers are, for backend sglang")
 

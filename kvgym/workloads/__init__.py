@@ -1,10 +1,10 @@
 """Workloads: requests over one prefix forest.
 
 A source is a frozen dataclass whose fields are its configuration (configs/workloads) and whose
-`generate(seed, page_size)` returns a Workload: generated (`gsp`, `ladder`), written out (`fixed`), or read from a file
-of real requests (`sharegpt` text, `mooncake` traces, `blocks` session files, `imported` logs of one's own, which
-`kvgym.logs` has prepared). `varied` draws fields of another one anew for each seed. What several sources share is in
-`building`.
+`generate(seed, page_size)` returns a Workload: generated (`gsp`, `multiturn`, `ladder`), written out (`fixed`), or
+read from a file of real requests (`sharegpt` text, `mooncake` traces, `blocks` session files, `imported` logs of one's
+own, which `kvgym.logs` has prepared). `varied` draws fields of another one anew for each seed. What several sources
+share is in `building`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ WORKLOADS = Registry(
         "ladder": "kvgym.workloads.ladder:Ladder",
         "imported": "kvgym.workloads.imported:Imported",
         "mooncake": "kvgym.workloads.mooncake:Mooncake",
+        "multiturn": "kvgym.workloads.multiturn:MultiTurn",
         "sharegpt": "kvgym.workloads.sharegpt:ShareGPT",
         "varied": "kvgym.workloads.varied:Varied",
     },

@@ -13,6 +13,7 @@ from kvgym.config.slo import SLO
 from kvgym.errors import ConfigError
 from kvgym.harness.compare.cell import SIMULATED
 from kvgym.harness.compare.charge import check_charge
+from kvgym.harness.compare.variants import written_out
 from kvgym.harness.measure.statistics import METRICS, check_warmup
 
 _MOST_SEEDS = 1_000_000
@@ -172,8 +173,8 @@ class CompareConfig:
 
 
 def load_compare(data: Mapping[str, Any]) -> CompareConfig:
-    """Return the checked comparison for plain `data` (see `CompareConfig`)."""
-    return build(CompareConfig, data, "compare")
+    """Return the checked comparison for plain `data` (see `CompareConfig`); `set` and `vary` are written out first."""
+    return build(CompareConfig, written_out(data), "compare")
 
 
 def _entry(given: Any, cls: Any) -> Any:

@@ -18,6 +18,7 @@ from kvgym.errors import ConfigError, KVGymError
 from kvgym.harness.compare.cell import SIMULATED, Cell
 from kvgym.harness.compare.charge import DecisionClock
 from kvgym.harness.compare.router_group import make_routers
+from kvgym.harness.measure.clients import seen_by_client
 from kvgym.harness.measure.samples import LoadSampler, Samples
 from kvgym.types import Decision
 from kvgym.workloads.base import Workload, WorkloadSource
@@ -108,7 +109,7 @@ def _play(
             watcher(backend, decision, worker)
     wall_s = clock() - start_s
     samples = sampler.finish(backend.progress().time_s, backend.load())
-    records = backend.records()
+    records = seen_by_client(backend.records(), cell.fleet.late_text_share if cell.backend == SIMULATED else 0.0)
     records["predicted_s"] = predicted_s[records["request"]]
     totals = backend.stats()
     if cell.bounds:
