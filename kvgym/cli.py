@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, trace, import, theory, validate and bench."""
+"""The command line, command by command; what each does lies elsewhere and is imported when it is called."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from kvgym.interrupts import told
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from kvgym.calibration.calibrating import Calibrated
 
 app = typer.Typer(
     add_completion=False,
@@ -122,6 +124,8 @@ def compare(
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; default: results/NAME-IDENTITY.")] = None,
+    posterior: Annotated[int, typer.Option(min=0, help="Play it in so many plausible clusters instead.")] = 0,
+    draws: Annotated[Path | None, typer.Option(help="Costs drawn by `kvgym calibrate`; none: a prior.")] = None,
     set_: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -139,6 +143,10 @@ def compare(
     if seeds is not None:
         data["seeds"] = seeds
     left = "finished runs are kept, the same command continues"
+    if posterior or draws:
+        with told(lambda: left), mistakes_in(config, set_ or []):
+            _compare_plausible(data, posterior, draws, jobs, as_json)
+        return
     with told(lambda: left), mistakes_in(config, set_ or []):
         done = run_compare(data, out, jobs, Console(stderr=True))
 
@@ -149,6 +157,29 @@ def compare(
 
     found = {"cells": [cell.brief for cell in done.summary.cells], "verdicts": plain_verdicts(done.summary)}
     _answer(as_json, {"out": str(done.folder), "deterministic": done.deterministic, **found}, show)
+
+
+@app.command()
+def sensitivity(
+    config: Annotated[str, typer.Argument(help="YAML file, or the name of a comparison in configs/compare.")],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    set_: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Move each constant of each fleet, one at a time from half to double, and say where another pair wins."""
+    from rich.console import Console
+
+    from kvgym.config.loader import load_config, mistakes_in
+    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.harness.report.certainty import plain, print_cards
+    from kvgym.harness.tools.plausible import cards
+
+    data = override_compare(load_config("compare", config), set_ or [])
+    data |= {"seeds": seeds} if seeds is not None else {}
+    with told(lambda: "finished runs are kept, the same command continues"), mistakes_in(config, set_ or []):
+        found = cards(data, jobs, Console(stderr=True))
+    _answer(as_json, {"cards": plain(found)}, lambda console: print_cards(console, found))
 
 
 @app.command()
@@ -248,6 +279,42 @@ def serve_workers(
 
 
 @app.command()
+def calibrate(
+    files: Annotated[
+        list[Path], typer.Argument(help="Step tables (.csv), records (.parquet), benchmark output (.jsonl).")
+    ],
+    out: Annotated[Path, typer.Option(help="Cluster file to write; its draws and a picture go beside it.")],
+    cluster: Annotated[str, typer.Option(help="Cluster whose cost is fitted: preset name or YAML file.")] = FLEET,
+    where: Annotated[list[str] | None, typer.Option(help="COLUMN=VALUE of a table about several; repeatable.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fit what an engine step costs to measurements, with intervals, and write a cluster that uses it."""
+    from kvgym.calibration.calibrating import calibrate as fit_files
+
+    _answer_fit(as_json, fit_files(files, cluster, where or [], out))
+
+
+@app.command()
+def profile(
+    url: Annotated[str, typer.Argument(help="A running SGLang server that nobody else uses meanwhile.")],
+    out: Annotated[Path, typer.Option(help="Cluster file to write; draws, observations, a picture go beside it.")],
+    api_key_variable: Annotated[str, typer.Option(help="Environment variable with the server's API key.")] = "",
+    vocab_size: Annotated[int, typer.Option(min=0, help="Of the model; 0: as its config.json says.")] = 0,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each prompt length and batch is measured.")] = 5,
+    as_json: Json = False,
+) -> None:
+    """Measure a live server with a designed set of prompts, and write a cluster that costs what it costs."""
+    from rich.console import Console
+
+    from kvgym.calibration.calibrating import profile as measure
+
+    told_on = Console(stderr=True, highlight=False, markup=False)
+    with told(lambda: "nothing was written"):
+        found = measure(url, out, api_key_variable, vocab_size, repeats, told_on.print)
+    _answer_fit(as_json, found)
+
+
+@app.command()
 def theory(
     out: Annotated[Path | None, typer.Option(help="Folder for theory.json and theory.svg.")] = None,
     as_json: Json = False,
@@ -284,6 +351,30 @@ def bench(as_json: Json = False) -> None:
     with told(lambda: "nothing was measured to the end"):
         results = measure()
     _answer(as_json, results, lambda console: print_figures(console, results))
+
+
+def _compare_plausible(data: dict[str, Any], number: int, draws: Path | None, jobs: int | None, as_json: bool) -> None:
+    from rich.console import Console
+
+    from kvgym.harness.compare.grid import load_compare
+    from kvgym.harness.report.certainty import plain, print_chances
+    from kvgym.harness.tools.plausible import PRIOR_SD, chances
+
+    found = chances(data, number, draws, jobs, Console(stderr=True))
+    baseline = load_compare(data).baseline_pair.labels
+    source = f"{number} clusters drawn from {draws or f'a prior (each constant {PRIOR_SD:.0%} up or down)'}"
+    _answer(as_json, {"chances": plain(found)}, lambda console: print_chances(console, found, baseline, source))
+
+
+def _answer_fit(as_json: bool, found: Calibrated) -> None:
+    from kvgym.calibration.fit_report import plain, print_fit
+    from kvgym.harness.report.console import say
+
+    def show(console: Console) -> None:
+        print_fit(console, found.fit, found.rows, found.notes)
+        say(console, f"files: {', '.join(map(str, found.files))}")
+
+    _answer(as_json, {**plain(found.fit, found.rows), "notes": found.notes, "files": list(map(str, found.files))}, show)
 
 
 def _answer(as_json: bool, value: dict[str, Any], show: Callable[[Console], None]) -> None:

@@ -36,7 +36,7 @@ LAYERS = (
     ("kvgym.harness.compare",),
     ("kvgym.harness.report",),
     ("kvgym.harness.tools",),
-    ("kvgym.theory", "kvgym.validation", "kvgym.experiments"),
+    ("kvgym.theory", "kvgym.validation", "kvgym.experiments", "kvgym.calibration"),
     ("kvgym.training",),
     ("kvgym.cli", "kvgym.__main__"),
 )
@@ -64,7 +64,7 @@ FOR_CONTROLLERS = tuple(
 """What controllers see: decisions, what routers know, and the engine's policy API, never who runs them."""
 MOST_MODULES, MOST_LOOSE = 16, 8
 OPTIONAL = {"PIL", "aiohttp", "pettingzoo", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
-OPTIONAL |= {"tensorboard", "tokenizers", "torch"}
+OPTIONAL |= {"scipy", "tensorboard", "tokenizers", "torch"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
 MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}

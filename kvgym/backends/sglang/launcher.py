@@ -266,11 +266,11 @@ def healthy(url: str, timeout_s: float = 5.0) -> bool:
         return False
 
 
-def check_server(url: str, eviction: str, key: str = "") -> Server:
-    """Return what a running server says of itself, if it evicts by `eviction`.
+def server_at(url: str, key: str = "") -> Server:
+    """Return what a running server says of itself.
 
     Raises:
-        BackendError: it cannot be reached, wants another API key, or evicts otherwise.
+        BackendError: it cannot be reached, wants another API key, or is no SGLang server.
     """
     request = urllib.request.Request(f"{url}/server_info", headers={"Authorization": f"Bearer {key}"} if key else {})
     try:
@@ -288,13 +288,23 @@ def check_server(url: str, eviction: str, key: str = "") -> Server:
             f"{url}/server_info has no usable max_total_num_tokens and page_size ({capacity!r}, {page!r}): is it an "
             f"SGLang {RELEASE} server?"
         )
-    found = str(info.get("radix_cache_backend") or info.get("radix_eviction_policy"))
+    return Server(url, capacity, str(info.get("version", "?")), info)
+
+
+def check_server(url: str, eviction: str, key: str = "") -> Server:
+    """Return what a running server says of itself, if it evicts by `eviction`.
+
+    Raises:
+        BackendError: it cannot be reached, wants another API key, or evicts otherwise.
+    """
+    server = server_at(url, key)
+    found = str(server.info.get("radix_cache_backend") or server.info.get("radix_eviction_policy"))
     if found.removeprefix(PREFIX) != short_name(eviction):
         raise BackendError(
             f"the server at {url} evicts by {found!r}, this run asks for {eviction!r}: start it with "
             f"{' '.join(policy_flags(eviction))}"
         )
-    return Server(url, capacity, str(info.get("version", "?")), info)
+    return server
 
 
 def policy_flags(eviction: str) -> Sequence[str]:

@@ -96,6 +96,21 @@ def growth(title: str, unit: str, curves: Sequence[Curve]) -> Element:
     return figure(title, "; ".join(said), height, *parts)
 
 
+def scatter(title: str, unit: str, groups: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> Element:
+    """Return points of at most 4 groups (name, x, y) around the line y = 0; x logarithmic in `unit`, y a share."""
+    height, groups = 230.0, groups[:4]
+    xs, ys = (np.concatenate([group[at] for group in groups]) for at in (1, 2))
+    edge = max(float(np.abs(ys).max()), 0.01)
+    x, y = Scale(float(xs.min()), float(xs.max()), 38.0, WIDTH - 10, log=True), Scale(-edge, edge, height - 34, 24.0)
+    parts = [*_x_axis(x, 22.0, height - 34, unit), *_y_axis(y, [(tick, f"{tick:+.0%}") for tick in (-edge, 0.0, edge)])]
+    parts += _key([name for name, _, _ in groups])
+    for index, (_, across, up) in enumerate(groups):
+        dots = "".join(f"M{x(a):.1f} {y(b):.1f}h0" for a, b in zip(across, up, strict=True))
+        parts.append(node("path", class_=f"line dots c{index}", d=dots))
+    said = (f"{name}: {len(up)} points, half of them within {np.median(np.abs(up)):.1%}" for name, _, up in groups)
+    return figure(title, "; ".join(said), height, *parts)
+
+
 def _key(names: Sequence[str]) -> list[Element]:
     """Return the marks and names of the curves in the line above the plot; long names are cut until all fit."""
     most, room = 14, WIDTH - 42
