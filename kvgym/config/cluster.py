@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvgym.config.engines import EngineRules, engine_rules
+from kvgym.config.hardware import with_hardware
 from kvgym.config.live import LiveConfig
 from kvgym.config.loader import load_config, mistakes_in
 from kvgym.config.options import build, check_options, option
@@ -180,8 +181,12 @@ class ClusterConfig:
 
 
 def resolve_cluster(given: str | Path | Mapping[str, Any] | ClusterConfig) -> ClusterConfig:
-    """Return the cluster for a preset name, a path, a map or a `ClusterConfig`."""
+    """Return the cluster for a preset name, a path, a map or a `ClusterConfig`.
+
+    A map may describe its workers by `hardware` (see `kvgym.config.hardware.HardwareConfig`), for example
+    ``{workers: 8, hardware: {gpu: h100, model: llama-3.1-70b, tensor_parallel: 4}}``.
+    """
     if isinstance(given, ClusterConfig):
         return given
     with mistakes_in(given):
-        return build(ClusterConfig, load_config("clusters", given), "cluster")
+        return build(ClusterConfig, with_hardware(load_config("clusters", given)), "cluster")

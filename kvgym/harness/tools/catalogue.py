@@ -12,6 +12,7 @@ from typing import Any
 
 from kvgym import ENVS
 from kvgym.config.cluster import ClusterConfig
+from kvgym.config.hardware import HardwareConfig
 from kvgym.config.live import LiveConfig
 from kvgym.config.loader import preset_folder, preset_names
 from kvgym.config.names import TABLES, table
@@ -26,7 +27,13 @@ Rows = list[tuple[str, str]]
 
 FAMILIES = ("routing", "workloads", "cost models", "rewards")
 """Families of plug-ins with options of their own."""
-CONFIGS = {"cluster": ClusterConfig, "signals": SignalsConfig, "live": LiveConfig, "slo": SLO}
+CONFIGS = {
+    "cluster": ClusterConfig,
+    "hardware": HardwareConfig,
+    "signals": SignalsConfig,
+    "live": LiveConfig,
+    "slo": SLO,
+}
 """What else a configuration can set."""
 
 
