@@ -73,11 +73,11 @@ $(VENV)/.lean: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.live: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[data,live]'
+	$(PIP) --editable '.[data,live,route]'
 	touch $@ $(VENV)/.lean
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable '.[data,live,train,dev]'
+	$(PIP) --editable '.[data,live,route,train,dev]'
 	touch $@ $(VENV)/.lean $(VENV)/.live
 
 $(VENV)/.docs: $(VENV)/.dev

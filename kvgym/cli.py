@@ -315,6 +315,30 @@ def profile(
 
 
 @app.command()
+def route(
+    config: Annotated[Path | None, typer.Argument(help="YAML file of settings; none: the options alone.")] = None,
+    routing: Annotated[str | None, typer.Option(help="Routing controller, module:attr, or a model's file.")] = None,
+    worker: Annotated[list[str] | None, typer.Option(help="A server, http://host:port; repeatable.")] = None,
+    listen: Annotated[str | None, typer.Option(help="Address and port to listen on.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Model folder or tokenizer.json; none: texts.")] = None,
+    shadow: Annotated[list[str] | None, typer.Option(help="Controller that only watches; repeatable.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Request log to append to.")] = None,
+    set_: Sets = None,
+) -> None:
+    """Serve a controller as an OpenAI-compatible router in front of running servers; `kvgym list "route fields"`."""
+    from rich.console import Console
+
+    from kvgym.proxy.command_line import make_settings, reloaded
+    from kvgym.proxy.service import serve
+
+    given = {"routing": routing, "workers": worker, "listen": listen, "tokenizer": tokenizer, "shadows": shadow,
+             "log": None if log is None else str(log)}  # fmt: skip
+    settings = make_settings(config, given, set_ or [])
+    console = Console(stderr=True, highlight=False, markup=False)
+    serve(settings, lambda: reloaded(config, settings), lambda line: console.print(line, soft_wrap=True))
+
+
+@app.command()
 def theory(
     out: Annotated[Path | None, typer.Option(help="Folder for theory.json and theory.svg.")] = None,
     as_json: Json = False,

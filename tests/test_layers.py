@@ -37,7 +37,7 @@ LAYERS = (
     ("kvgym.harness.report",),
     ("kvgym.harness.tools",),
     ("kvgym.theory", "kvgym.validation", "kvgym.experiments", "kvgym.calibration"),
-    ("kvgym.training",),
+    ("kvgym.training", "kvgym.proxy"),
     ("kvgym.cli", "kvgym.__main__"),
 )
 """From the ground up: a module may import from its own row and from those above it; the longest prefix counts."""
@@ -64,12 +64,12 @@ FOR_CONTROLLERS = tuple(
 """What controllers see: decisions, what routers know, and the engine's policy API, never who runs them."""
 MOST_MODULES, MOST_LOOSE = 16, 8
 OPTIONAL = {"PIL", "aiohttp", "pettingzoo", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
-OPTIONAL |= {"scipy", "tensorboard", "tokenizers", "torch"}
+OPTIONAL |= {"prometheus_client", "scipy", "uvloop", "jinja2", "tensorboard", "tokenizers", "torch"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
 MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}
-MADE_OF_OPTIONAL |= {"controllers.learned.candidate_policy"}
-"""Subclasses of the classes of torch, SB3 and PettingZoo; nobody else imports them at module level."""
+MADE_OF_OPTIONAL |= {"controllers.learned.candidate_policy", "kvgym.proxy.app", "kvgym.proxy.service"}
+"""Made of torch, SB3, PettingZoo or aiohttp all through; nobody else imports them at module level."""
 FILES = sorted(path for package in ("kvgym", "controllers") for path in (ROOT / package).rglob("*.py"))
 
 

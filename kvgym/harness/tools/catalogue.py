@@ -18,6 +18,7 @@ from kvgym.config.loader import preset_folder, preset_names
 from kvgym.config.names import TABLES, table
 from kvgym.config.options import range_text
 from kvgym.config.registry import Registry
+from kvgym.config.route import RouteConfig
 from kvgym.config.signals import SignalsConfig
 from kvgym.config.slo import SLO
 from kvgym.errors import PluginError, UnknownNameError, did_you_mean
@@ -32,6 +33,7 @@ CONFIGS = {
     "hardware": HardwareConfig,
     "signals": SignalsConfig,
     "live": LiveConfig,
+    "route": RouteConfig,
     "slo": SLO,
 }
 """What else a configuration can set."""
