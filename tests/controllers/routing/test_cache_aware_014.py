@@ -7,10 +7,8 @@ from controllers.routing.cache_aware_014 import CacheAware014
 
 
 @pytest.fixture
-def router(fleet):
-    router = CacheAware014()
-    router.reset(fleet(3), 0)
-    return router
+def router(start):
+    return start(CacheAware014(), 3)
 
 
 def test_defaults__are_those_of_the_paper(router):
