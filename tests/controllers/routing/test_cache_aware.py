@@ -10,11 +10,6 @@ def router(start):
     return start(CacheAware(), 3)
 
 
-def test_defaults__are_those_of_router_032(router):
-    assert (router.cache_threshold, router.balance_abs, router.balance_rel) == (0.3, 64, 1.5)
-    assert (router.max_tree_chars, router.evict_every_s) == (67108864, 60.0)
-
-
 def test_hit__goes_to_the_longest_match(router, ask):
     router.tree.insert(1, 1, 0.0)
     router.tree.insert(2, 2, 0.0)

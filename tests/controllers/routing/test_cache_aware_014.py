@@ -11,11 +11,6 @@ def router(start):
     return start(CacheAware014(), 3)
 
 
-def test_defaults__are_those_of_the_paper(router):
-    assert (router.cache_threshold, router.balance_abs, router.balance_rel) == (0.5, 32, 1.0001)
-    assert (router.max_tree_chars, router.evict_every_s) == (16777216, 60.0)
-
-
 def test_threshold__is_strict(router, ask):
     router.tree.insert(2, 1, 0.0)
     router.tree.insert(2, 5, 0.0)

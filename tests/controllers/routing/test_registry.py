@@ -61,6 +61,16 @@ def test_mask__that_allows_nobody_is_an_error(name, start, ask):
         controller.act(ask(1, [0, 0], mask=[False, False]))
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "tree_chars"),
+    [("cache_aware", (0.3, 64, 1.5), 1 << 26), ("cache_aware_014", (0.5, 32, 1.0001), 1 << 24)],
+)
+def test_defaults__are_those_of_router_032_and_of_the_paper(name, rule, tree_chars):
+    router = ROUTING.load(name)()
+    assert (router.cache_threshold, router.balance_abs, router.balance_rel) == rule
+    assert (router.max_tree_chars, router.evict_every_s) == (tree_chars, 60.0)
+
+
 @pytest.mark.parametrize("name", ["cache_aware", "cache_aware_014", "cache_aware_tuned", "lbgr_release"])
 def test_match__is_a_prefix_not_a_set_of_texts(name, start, ask):
     # "A" is cached on worker 0, "B" on worker 1: "B A" begins with B, so only worker 1 has anything of it.
