@@ -193,13 +193,19 @@ def path_at(c: Cache, i: int, depth: int) -> int:
 
 
 @njit()
+def next_slot(c: Cache, w: int, i: int, depth: int) -> tuple[int, int]:
+    """Return (slot of worker w in which the path goes on from `depth`, or -1; its first node's index in c.path)."""
+    i = path_at(c, i, depth + 1)
+    return lookup(c, w, i64(c.path[i]), depth), i
+
+
+@njit()
 def descend(
     c: Cache, hooks: Any, w: int, node: int, tokens: int, by_insert: bool, priority: int, inserted: int
 ) -> tuple[int, int]:
-    """Follow the prefix (node, tokens) on worker w as a match or an insert; touch the path, split where it ends.
+    """Match, or insert into what is there: touch the path, split at its end; return (last slot, its index in c.path).
 
-    Returns:
-        (slot in which it ends, index in c.path of a forest node in which the slot ends, or the next).
+    `match` and `insert` say more. The index is that of a forest node at or before the end of the slot.
     """
     level, slots = fill_path(c, node), c.slots
     worker = c.workers[w]
@@ -207,8 +213,7 @@ def descend(
     tick = worker.tick
     s, depth, i = i64(w), i64(0), i64(1)
     while depth < tokens:
-        i = path_at(c, i, depth + 1)
-        child = lookup(c, w, i64(c.path[i]), depth)
+        child, i = next_slot(c, w, i, depth)
         if child < 0:
             break
         end = common_end(c, child, level, tokens)
@@ -368,8 +373,7 @@ def peek(c: Cache, w: int, node: int, tokens: int) -> int:
     level = fill_path(c, node)
     depth, i = i64(0), i64(1)
     while depth < tokens:
-        i = path_at(c, i, depth + 1)
-        child = lookup(c, w, i64(c.path[i]), depth)
+        child, i = next_slot(c, w, i, depth)
         if child < 0:
             break
         depth = common_end(c, child, level, tokens)
