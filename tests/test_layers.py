@@ -63,7 +63,7 @@ FOR_CONTROLLERS = tuple(
 )
 """What controllers see: decisions, what routers know, and the engine's policy API, never who runs them."""
 MOST_MODULES, MOST_LOOSE = 16, 8
-OPTIONAL = {"PIL", "aiohttp", "pettingzoo", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
+OPTIONAL = {"PIL", "aiohttp", "pettingzoo", "psutil", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
 OPTIONAL |= {"tensorboard", "tokenizers", "torch"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
