@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, trace, import, theory, validate and bench."""
+"""The command line has kvgym list, run, watch, compare, report, trace, import, theory, validate and bench."""
 
 from __future__ import annotations
 

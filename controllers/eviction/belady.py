@@ -1,4 +1,4 @@
-"""Belady: evict the tail that is needed last, an oracle baseline.
+"""Belady evicts the tail that is needed last, an oracle baseline.
 
 Source: Belady 1966, on tokens: of all evictable leaves, the one whose last forest node is used again last loses it,
 token by token. An ancestor is needed no later than its descendants, so this is the best that any policy can do where

@@ -1,4 +1,4 @@
-"""Random leaf: evict a whole leaf chosen uniformly at random, without recency or marks.
+"""Random leaf evicts a whole leaf chosen uniformly at random, without recency or marks.
 
 The node-wise, memoryless counterpart of RLT; no SGLang release has it.
 """

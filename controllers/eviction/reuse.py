@@ -1,4 +1,4 @@
-"""Reuse: evict the tails whose tokens are least likely to be reused per tick that they stay, learned from reuse ages.
+"""Reuse evicts the tails whose tokens are least likely to be reused per tick that they stay, learned from reuse ages.
 
 The idea. A token that stays costs space for as long as it stays and pays when it is reused. For a leaf that was last
 used `age` ticks ago the *index* is the best rate that keeping it promises: the largest, over horizons, of the

@@ -1,4 +1,4 @@
-"""Configuration files: YAML into plain maps, presets by name, overrides by path, and the sources that maps name.
+"""YAML becomes plain maps: presets by name, overrides by path, and the sources that maps name.
 
 Presets are files ``configs/<kind>/<name>.yaml``, in the checkout or inside the installed package.
 """

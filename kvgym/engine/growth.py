@@ -1,4 +1,4 @@
-"""Growing the cache's arrays when the engine asks for it (it returns GROW between events, never inside one)."""
+"""The cache's arrays grow when the engine asks for it (it returns GROW between events, never inside one)."""
 
 from __future__ import annotations
 

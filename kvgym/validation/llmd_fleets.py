@@ -1,4 +1,4 @@
-"""Routed fleets that llm-d has measured on ladders of rates: three published runs in which only the router differs."""
+"""llm-d has measured routed fleets on ladders of rates: three published runs in which only the router differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block cache of one vLLM worker: a pool of blocks, a free list in the order of reuse, a hash table of contents.
+"""The block cache of one vLLM worker has a pool of blocks, a free list in order of reuse, a table of contents.
 
 A *block* holds `page` tokens and belongs to the requests that count in its `ref`; at 0 it is on the free list and may
 be handed out, from the front. A full block is *hashed*: found by what it and all blocks before it contain, that is by

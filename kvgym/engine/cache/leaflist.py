@@ -1,4 +1,4 @@
-"""List eviction: each worker's evictable leaves in an array whose first `unmarked` entries are the candidates.
+"""An array keeps each worker's evictable leaves; its first `unmarked` entries are the candidates.
 
 Adding appends, removing moves the last entry into the gap: the order depends on the operations alone, so the same seed
 and operations pick the same leaves anywhere.

@@ -1,4 +1,4 @@
-"""The radix cache of one worker: match, insert, lock, evict, with SGLang 0.5.23's RadixCache semantics, exactly.
+"""One worker's radix cache matches, inserts, locks and evicts exactly as SGLang 0.5.23's RadixCache does.
 
 A *slot* is one radix node: tokens d0 .. d1-1 of the path that leads to forest node `node`. Slots split only where a
 match or an insert ends, as SGLang's nodes do, so node-wise policies evict the same runs. A prefix is named by

@@ -1,4 +1,4 @@
-"""The engine's compiled entry points: run to a decision, route, read signals and records, grow.
+"""The engine is entered here: run to a decision, route, read signals and records, grow.
 
 Importing this module compiles the engine, or loads it from the cache folder; it is imported when an engine is built.
 """

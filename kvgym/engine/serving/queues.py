@@ -1,4 +1,4 @@
-"""Requests in a worker's waiting queue, prefill batch and running batch: doubly linked lists through LIVE."""
+"""Requests wait, are batched and run in doubly linked lists through LIVE, three for each worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output folder of a comparison: who owns it, finished runs on disk, files that appear whole or not at all."""
+"""A store owns the output folder of a comparison: finished runs, files that appear whole or not at all."""
 
 from __future__ import annotations
 
