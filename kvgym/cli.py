@@ -288,12 +288,9 @@ def bench(as_json: Json = False) -> None:
 
 def _answer(as_json: bool, value: dict[str, Any], show: Callable[[Console], None]) -> None:
     """Print what a command has found: `value` for programs, or what `show` prints for people."""
-    if as_json:
-        _print_json(value)
-        return
-    from kvgym.harness.report.console import make_console
+    from kvgym.harness.report.console import answer
 
-    show(make_console())
+    answer(as_json, value, show)
 
 
 def _print_json(value: dict[str, Any]) -> None:
