@@ -1,4 +1,4 @@
-"""Questions about a few documents, in random order, at a fixed rate."""
+"""Requests ask questions about a few documents, in random order, at a fixed rate."""
 
 from __future__ import annotations
 
