@@ -156,6 +156,10 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
         return {"source": "imported", "path": str(given)}
     names = preset_names(kind)
     if str(given) not in names:
+        if kind == "workloads" and str(given) in table(kind):
+            raise UnknownNameError(
+                f"{given!r} is a workload source, not a preset; give a .yaml file with `source: {given}` and its fields"
+            )
         endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join(WORKLOAD_FILES)}; `kvgym import` takes logs"
         raise UnknownNameError(
             f"no preset {str(given)[:60]!r} in configs/{kind}{did_you_mean(given, names)}; "
