@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from kvgym.backends.sglang.watchdog import members, stop_groups
+from kvgym.backends.sglang.watchdog import Watchdog, members, stop_groups
 from kvgym.config.live import LiveConfig
-from kvgym.errors import BackendError
+from kvgym.errors import BackendError, MissingDependencyError
 
 psutil = pytest.importorskip("psutil")
 ROUTER = """
@@ -103,6 +103,12 @@ def test_router__that_cannot_be_run_is_one_clear_error(tmp_path: Path) -> None:
     live = LiveConfig(urls=("http://127.0.0.1:9",), python=str(tmp_path / "nothing"))
     with pytest.raises(BackendError, match=r"cannot run .*nothing: .*; set live\.python"):
         FrontRouter(live, ["http://127.0.0.1:9"], "random")
+
+
+def test_no_psutil__the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    with pytest.raises(MissingDependencyError, match=r"need pip install 'kvgym\[live\]'"):
+        Watchdog()
 
 
 def test_stop_groups__kills_what_is_stopped_or_does_not_listen() -> None:
