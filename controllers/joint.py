@@ -1,4 +1,4 @@
-"""A router and an evictor as one controller, for kvgym/Joint-v0."""
+"""A router and an evictor act as one controller, for kvgym/Joint-v0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eviction rules as controllers: choose among the leaves on offer in kvgym/Eviction-v0 what a compiled policy would.
+"""Eviction rules play as controllers: they choose among the leaves on offer what a compiled policy would.
 
 They say a rule once more, in a line of numpy, so that the compiled policies can be checked against them and new rules
 tried before they are compiled. With as many places as leaves a rule plays exactly as its namesake; a rule that needs

@@ -1,4 +1,4 @@
-"""Gymnasium environments for routing requests over LLM workers that each have their own prefix cache."""
+"""kvgym has Gymnasium environments for routing requests over LLM workers that each have a prefix cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The command line, command by command; what each does lies elsewhere and is imported when it is called."""
+"""The command line: each command says what it takes; what it does lies elsewhere and is imported when called."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -324,18 +325,26 @@ def route(
     shadow: Annotated[list[str] | None, typer.Option(help="Controller that only watches; repeatable.")] = None,
     log: Annotated[Path | None, typer.Option(help="Request log to append to.")] = None,
     set_: Sets = None,
+    as_json: Json = False,
 ) -> None:
     """Serve a controller as an OpenAI-compatible router in front of running servers; `kvgym list "route fields"`."""
     from rich.console import Console
 
-    from kvgym.proxy.command_line import make_settings, reloaded
-    from kvgym.proxy.service import serve
+    from kvgym.proxy.command_line import make_settings, ready_line, reloaded
+    from kvgym.proxy.service import CHILD_VARIABLE, serve
 
     given = {"routing": routing, "workers": worker, "listen": listen, "tokenizer": tokenizer, "shadows": shadow,
              "log": None if log is None else str(log)}  # fmt: skip
     settings = make_settings(config, given, set_ or [])
     console = Console(stderr=True, highlight=False, markup=False)
-    serve(settings, lambda: reloaded(config, settings), lambda line: console.print(line, soft_wrap=True))
+    told_on = functools.partial(console.print, soft_wrap=True)
+
+    def ready(facts: dict[str, Any]) -> None:
+        if as_json and CHILD_VARIABLE not in os.environ:
+            _print_json(facts)
+        told_on(ready_line(facts))
+
+    serve(settings, lambda: reloaded(config, settings), told_on, ready)
 
 
 @app.command()
@@ -403,12 +412,9 @@ def _answer_fit(as_json: bool, found: Calibrated) -> None:
 
 def _answer(as_json: bool, value: dict[str, Any], show: Callable[[Console], None]) -> None:
     """Print what a command has found: `value` for programs, or what `show` prints for people."""
-    if as_json:
-        _print_json(value)
-        return
-    from kvgym.harness.report.console import make_console
+    from kvgym.harness.report.console import answer
 
-    show(make_console())
+    answer(as_json, value, show)
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The controller contract, and adapters between controllers and models with stable-baselines3's `predict`."""
+"""Controllers keep one contract; adapters lead to and from models with stable-baselines3's `predict`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions: what came, what is allowed, what to do; every one is a KVGymError.
+"""Exceptions say what came, what is allowed and what to do; every one is a KVGymError.
 
 Each subclass is also the builtin that a caller would expect (`ValueError`, `RuntimeError`, `ImportError`),
 so that user code may catch either.

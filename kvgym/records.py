@@ -1,4 +1,4 @@
-"""Request records to Arrow tables and Parquet files, and back, bit for bit."""
+"""Request records become Arrow tables and Parquet files, and come back, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crosses a border: record layouts of requests, results and KV events, and the Decision.
+"""Borders are crossed by these types: record layouts of requests, results and KV events, and the Decision.
 
 Times are float seconds of simulated (or wall) time, lengths are tokens unless the name says otherwise.
 

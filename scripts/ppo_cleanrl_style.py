@@ -2,14 +2,13 @@
 
 Trains on the environment of configs/train/tiny.yaml with torch alone: vector environment, set network, generalised
 advantages, clipped updates. Writes TensorBoard events and the weights, then plays held-out episodes greedily and with
-random choices. The last line is JSON. For training in earnest use scripts/train_sb3.py.
+random choices. With --json stdout is one JSON object. For training in earnest use scripts/train_sb3.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from torch.utils.tensorboard import SummaryWriter
 from controllers.learned.work_observation import WorkObservation
 from kvgym.config.loader import load_config
 from kvgym.errors import KVGymError
+from kvgym.harness.report.console import answer, say
 
 HELD_OUT = range(2000, 2006)
 """Episode seeds of the test; training draws its own."""
@@ -46,6 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lam", type=float, default=0.98)
     parser.add_argument("--clip", type=float, default=0.2)
     parser.add_argument("--entropy", type=float, default=0.003)
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON object, for programs")
     args = parser.parse_args()
     if min(args.steps, args.envs, args.rollout, args.epochs, args.minibatch) < 1:
         parser.error("steps, envs, rollout, epochs and minibatch must be at least 1")
@@ -219,8 +220,11 @@ def main() -> int:
     weights = args.out / "weights.pt"
     torch.save(agent.state_dict(), weights)
     trained, random = (float(np.mean(mean_latency_s(test_env, player))) for player in (agent, None))
-    print(f"mean latency on {len(HELD_OUT)} held-out episodes: trained {trained:.3f} s, random {random:.3f} s")
-    print(json.dumps({"weights": str(weights), "steps": args.steps, "trained_s": trained, "random_s": random}))
+    text = (
+        f"mean latency on {len(HELD_OUT)} held-out episodes: trained {trained:.3f} s, random {random:.3f} s; {weights}"
+    )
+    facts = {"weights": str(weights), "steps": args.steps, "trained_s": trained, "random_s": random}
+    answer(args.json, facts, lambda console: say(console, text))
     return 0
 
 

@@ -2,17 +2,21 @@
 
 CONFIG is a name in configs/train_eviction or a YAML file. The output folder holds best.json, an eviction policy like
 any other (`kvgym run --eviction FOLDER/best.json`; it runs compiled), TensorBoard events, and test/, the comparison
-with other policies on seeds that neither training nor the choice of the policy has seen. The last line is JSON.
+with other policies on seeds that neither training nor the choice of the policy has seen. With --json
+stdout is one JSON object.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
@@ -26,6 +30,7 @@ from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import run
 from kvgym.harness.measure.statistics import summarize
+from kvgym.harness.report.console import print_table
 from kvgym.harness.tools.comparison import compare
 from kvgym.training.command import new_folder, run_command
 from kvgym.training.eviction_training import EvictionTrainConfig, load_eviction_training
@@ -93,24 +98,27 @@ def train(config: EvictionTrainConfig, folder: Path) -> int:
     return model.num_timesteps
 
 
-def table(cells: list[dict[str, Any]]) -> str:
-    """Return hit rate and mean latency of each policy."""
-    lines = ["eviction                       hits    mean s"]
-    for cell in cells:
-        name = cell["eviction"] if not cell["eviction"].endswith(".json") else "learned"
-        lines.append(f"{name:<28} {cell['hit_rate']:>6.1%} {cell['mean_latency_s']:>9.3f}")
-    return "\n".join(lines)
+def show(console: Console, cells: list[dict[str, Any]]) -> None:
+    """Print hit rate and mean latency of each policy."""
+    names = [cell["eviction"] if not cell["eviction"].endswith(".json") else "learned" for cell in cells]
+    rows = [
+        [name, f"{cell['hit_rate']:.1%}", f"{cell['mean_latency_s']:.3f}"]
+        for name, cell in zip(names, cells, strict=True)
+    ]
+    print_table(console, ["eviction", "hits", "mean s"], rows)
 
 
-def train_and_compare(config: EvictionTrainConfig, folder: Path, _: bool) -> tuple[str, dict[str, Any]]:
-    """Train in a new folder, compare; return the table and the facts."""
+def train_and_compare(
+    config: EvictionTrainConfig, folder: Path, _: bool
+) -> tuple[Callable[[Console], None], dict[str, Any]]:
+    """Train in a new folder, compare; return what prints the table, and the facts."""
     EvictionEnv(**to_plain(config.env)).reset(seed=config.seed)  # mistakes come before the folder
     new_folder(folder, config, "choose another folder with --out")
     steps = train(config, folder)
     best = folder / "best.json"
     done = compare(config.comparison([*config.against, str(best)], config.test_seeds), folder / "test", jobs=1)
     cells = [cell.brief for cell in done.summary.cells]
-    return table(cells), {"best": str(best), "steps": steps, "cells": cells}
+    return functools.partial(show, cells=cells), {"best": str(best), "steps": steps, "cells": cells}
 
 
 if __name__ == "__main__":

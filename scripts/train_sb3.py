@@ -2,7 +2,8 @@
 
 CONFIG is a name in configs/train or a YAML file. The output folder holds best.zip, which plays as a router (`kvgym run
 --routing FOLDER/best.zip`), last.zip with what `--resume` needs, TensorBoard events, and test-STEPS/, the comparison
-with other routers on seeds that neither training nor the choice of the checkpoint has seen. The last line is JSON.
+with other routers on seeds that neither training nor the choice of the checkpoint has seen. With --json stdout is one
+JSON object.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import math
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from rich.console import Console
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
@@ -37,6 +40,7 @@ from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import run
 from kvgym.harness.compare.summary import Summary
 from kvgym.harness.measure.statistics import paired_ratio, summarize
+from kvgym.harness.report.console import print_table
 from kvgym.harness.tools.comparison import compare
 from kvgym.training.command import new_folder, run_command
 from kvgym.training.grouped import TrainingEpisodes
@@ -160,22 +164,21 @@ def train(config: TrainConfig, folder: Path, resume: bool) -> int:
     return model.num_timesteps
 
 
-def table(summary: Summary) -> str:
-    """Return mean, P50, P95 and hit rate of each router, and the learned one's paired ratios to it."""
+def show(console: Console, summary: Summary) -> None:
+    """Print mean, P50, P95 and hit rate of each router, and the learned one's paired ratios to it."""
     own = summary.cells[-1]
     names = ("mean_latency_s", "p95_latency_s")
-    lines = ["router              mean s    P50 s    P95 s   hits   learned / router (95 %): mean, P95"]
+    rows = []
     for cell in summary.cells:
         mean, p50, p95, hit = (cell.mean(m) or math.nan for m in (names[0], "p50_latency_s", names[1], "hit_rate"))
-        ratios = []
-        for name in names if cell is not own else ():
-            rows = ([row[name] for row in each.per_seed] for each in (own, cell))
-            ratio, low, high = (value or math.nan for value in paired_ratio(*rows))
-            ratios.append(f"{ratio:.3f} ({low:.3f}-{high:.3f})")
-        lines.append(
-            f"{cell.labels[2]:<18} {mean:8.3f} {p50:8.3f} {p95:8.3f} {hit:6.1%}   {'  '.join(ratios)}".rstrip()
-        )
-    return "\n".join(lines)
+        ratios = ["", ""]
+        if cell is not own:
+            pairs = ([[row[name] for row in each.per_seed] for each in (own, cell)] for name in names)
+            found = ([value or math.nan for value in paired_ratio(*pair)] for pair in pairs)
+            ratios = [f"{ratio:.3f} ({low:.3f}-{high:.3f})" for ratio, low, high in found]
+        rows.append([cell.labels[2], f"{mean:.3f}", f"{p50:.3f}", f"{p95:.3f}", f"{hit:.1%}", *ratios])
+    header = ["router", "mean s", "P50 s", "P95 s", "hits", "learned / router: mean (95 %)", "P95 (95 %)"]
+    print_table(console, header, rows)
 
 
 def prepare(config: TrainConfig, folder: Path, resume: bool) -> None:
@@ -197,14 +200,17 @@ def prepare(config: TrainConfig, folder: Path, resume: bool) -> None:
         )
 
 
-def train_and_compare(config: TrainConfig, folder: Path, resume: bool) -> tuple[str, dict[str, Any]]:
-    """Train in a folder, compare; return the table and the facts."""
+def train_and_compare(
+    config: TrainConfig, folder: Path, resume: bool
+) -> tuple[Callable[[Console], None], dict[str, Any]]:
+    """Train in a folder, compare; return what prints the table, and the facts."""
     prepare(config, folder, resume)
     steps = train(config, folder, resume)
     best = folder / "best.zip"
     data = config.comparison([*config.test.against, learned(best)], config.test)
     summary = compare(data, folder / f"test-{steps}", jobs=1).summary
-    return table(summary), {"best": str(best), "steps": steps, "cells": [cell.brief for cell in summary.cells]}
+    facts = {"best": str(best), "steps": steps, "cells": [cell.brief for cell in summary.cells]}
+    return functools.partial(show, summary=summary), facts
 
 
 if __name__ == "__main__":

@@ -58,6 +58,16 @@ def data_dir() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def live_python(repo_root: Path) -> Path:
+    """The Python that has SGLang, and what vLLM's scheduler imports; the test is skipped where it is absent."""
+    named = os.environ.get("KVGYM_LIVE_PYTHON")
+    python = Path(named) if named else repo_root / ".live/bin/python"
+    if not python.is_file():
+        pytest.skip(f"no SGLang at {named or '.live/bin/python'}; run `scripts/setup_live.sh .live`")
+    return python
+
+
 @pytest.fixture
 def kvgym(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -1,1 +1,1 @@
-"""What routers keep to decide by: beliefs about the caches, work in flight and measured speeds, text trees."""
+"""Routers decide by what they keep: beliefs about the caches, work in flight and measured speeds, text trees."""

@@ -1,4 +1,4 @@
-"""Recursive least squares with forgetting, one model per worker, whose memory and gain stay bounded for ever."""
+"""Recursive least squares with forgetting fits one model per worker; memory and gain stay bounded for ever."""
 
 from __future__ import annotations
 

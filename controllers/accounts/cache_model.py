@@ -1,4 +1,4 @@
-"""What a router believes each worker's cache to hold: its own prefix index, bounded by the worker's KV capacity."""
+"""A router believes each worker's cache to hold what its own prefix index says, bounded by the KV capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a router has in flight at each worker, in measured seconds of work, and what it learns from the answers."""
+"""A router counts what it has in flight at each worker, in measured seconds of work, and learns from the answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of llm-d's weighted scorers: queue, KV use and a prefix score, the largest weighted sum wins."""
+"""llm-d's weighted scorers share this base: queue, KV use and a prefix score, the largest weighted sum wins."""
 
 from __future__ import annotations
 

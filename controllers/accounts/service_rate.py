@@ -1,4 +1,4 @@
-"""How fast each worker really prefills, measured from the order and the times of first tokens."""
+"""The order and the times of first tokens tell how fast each worker really prefills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of SGLang's two cache-aware routers: their options, their text tree and the rule that they begin with."""
+"""SGLang's two cache-aware routers share this base: options, text tree and the rule that they begin with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The router's text tree: a prefix index in characters that is trimmed by the clock."""
+"""The router's text tree is a prefix index in characters that is trimmed by the clock."""
 
 from __future__ import annotations
 

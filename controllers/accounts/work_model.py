@@ -1,4 +1,4 @@
-"""A router's own account of each worker, in measured seconds: work left, work in flight, the cost of a prompt."""
+"""A router keeps an account of each worker in measured seconds: work left, work in flight, the cost of a prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eviction policies: which cached tokens go when a worker's KV pool is full.
+"""Eviction policies choose which cached tokens go when a worker's KV pool is full.
 
 One file per policy, each ending in ``POLICY``; `kvgym.engine.cache.policy` describes the four hooks. Keyed policies
 (lru, mru, fifo, filo, lfu, slru, priority) state a rank and evict whole leaves; random_leaf, rlt, rlt_release and reuse

@@ -1,4 +1,4 @@
-"""Belady: evict the tail that is needed last, an oracle baseline.
+"""Belady evicts the tail that is needed last, an oracle baseline.
 
 Source: Belady 1966, on tokens: of all evictable leaves, the one whose last forest node is used again last loses it,
 token by token. An ancestor is needed no later than its descendants, so this is the best that any policy can do where
@@ -11,8 +11,10 @@ requests is known beforehand.
 
 from __future__ import annotations
 
-from kvgym.engine.cache.heap import pull, push, sift
-from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
+import dataclasses
+
+from kvgym.engine.cache.heap import keyed, pull, push, sift
+from kvgym.engine.cache.policy import evict_hook
 from kvgym.engine.cache.radix import drop_tail, remove_leaf
 from kvgym.engine.future import next_use
 from kvgym.engine.state import Cache
@@ -22,30 +24,10 @@ NEVER = float(1 << 40)
 
 
 @njit()
-def rank(c: Cache, w: int, s: int) -> int:
+def rank(c: Cache, s: int) -> int:
     """Minus the number of the request that needs the end of slot s next."""
-    return -i64(min(next_use(c, w, i64(c.slots[s].node)), NEVER))
-
-
-@enter_hook
-def enter(c: Cache, w: int, s: int) -> None:
-    """By the next use of its end."""
-    push(c, w, s, rank(c, w, s))
-
-
-@leave_hook
-def leave(c: Cache, w: int, s: int) -> None:
-    """Forget the leaf."""
-    pull(c, w, s)
-
-
-@touch_hook
-def touch(c: Cache, w: int, s: int, kind: int) -> None:
-    """A use is over, or a split has changed what the slot holds: ask again."""
     slot = c.slots[s]
-    if slot.pos >= 0:
-        slot.key = rank(c, w, s)
-        sift(c, w, i64(slot.pos))
+    return -i64(min(next_use(c, i64(slot.worker), i64(slot.node)), NEVER))
 
 
 @evict_hook
@@ -60,14 +42,14 @@ def evict(c: Cache, w: int, tokens: int) -> int:
         freed += part
         if part < slot.d1 - slot.d0:
             drop_tail(c, w, s, part)
-            slot.key = rank(c, w, s)
+            slot.key = rank(c, s)
             sift(c, w, 0)
             continue
         pull(c, w, s)
         parent = remove_leaf(c, w, s)
         if parent >= 0:
-            push(c, w, parent, rank(c, w, parent))
+            push(c, w, parent, rank(c, parent))
     return freed
 
 
-POLICY = Policy(enter, leave, touch, evict, oracle=True)
+POLICY = dataclasses.replace(keyed(rank), evict=evict, oracle=True)

@@ -1,4 +1,4 @@
-"""FIFO: evict the leaf that was created longest ago.
+"""FIFO evicts the leaf that was created longest ago.
 
 Source: SGLang 0.5.23, strategy class ``FIFOStrategy`` (not among its command-line choices). The upper half of a split
 counts as created by the split.

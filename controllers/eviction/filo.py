@@ -1,4 +1,4 @@
-"""FILO: evict the leaf that was created most recently.
+"""FILO evicts the leaf that was created most recently.
 
 Source: SGLang 0.5.23, strategy class ``FILOStrategy`` (not among its command-line choices).
 """

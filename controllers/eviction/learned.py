@@ -1,4 +1,4 @@
-"""Learned: evict the leaf that a small trained network scores highest among a few on offer.
+"""A small trained network evicts the leaf that it scores highest among a few on offer.
 
 Source: the file (JSON), which `scripts/train_eviction.py` writes from a policy trained on kvgym/Eviction-v0. It is
 named by its path where other policies have a name. What it says, in words:

@@ -1,4 +1,4 @@
-"""LFU: evict the leaf with the fewest hits, the least recently accessed among equals.
+"""LFU evicts the leaf with the fewest hits, the least recently accessed among equals.
 
 Source: SGLang 0.5.23 ``--radix-eviction-policy lfu``. Hits grow on insert only, once per request and node.
 """

@@ -1,4 +1,4 @@
-"""LRU: evict the leaf that was accessed longest ago (L-LRU of the paper, SGLang's default).
+"""LRU evicts the leaf that was accessed longest ago (L-LRU of the paper, SGLang's default).
 
 Source: SGLang 0.5.23 ``--radix-eviction-policy lru``; paper section 2. A match or an insert accesses the whole path
 and the unmatched rest of the leaf in which it ends.

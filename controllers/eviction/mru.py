@@ -1,4 +1,4 @@
-"""MRU: evict the leaf that was accessed most recently.
+"""MRU evicts the leaf that was accessed most recently.
 
 Source: SGLang 0.5.23, strategy class ``MRUStrategy`` (not among its command-line choices).
 """

@@ -1,4 +1,4 @@
-"""Priority: evict the leaf whose requests had the lowest priority, the least recently accessed among equals.
+"""Priority evicts the leaf whose requests had the lowest priority, the least recently accessed among equals.
 
 Source: SGLang 0.5.23 ``--radix-eviction-policy priority``. A node keeps the highest priority of the requests that were
 inserted through it; the prompt part of a finished request counts one more than its answer.

@@ -1,13 +1,13 @@
-"""Random leaf: evict a whole leaf chosen uniformly at random, without recency or marks.
+"""Random leaf evicts a whole leaf chosen uniformly at random, without recency or marks.
 
 The node-wise, memoryless counterpart of RLT; no SGLang release has it.
 """
 
 from __future__ import annotations
 
+from controllers.eviction.rlt import leave
 from kvgym.engine.cache import leaflist
-from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, leave_hook, touch_hook
-from kvgym.engine.cache.radix import remove_leaf
+from kvgym.engine.cache.policy import Policy, enter_hook, evict_hook, touch_hook
 from kvgym.engine.rng import below, next_word
 from kvgym.engine.state import Cache
 from kvgym.jit.door import i64
@@ -17,12 +17,6 @@ from kvgym.jit.door import i64
 def enter(c: Cache, w: int, s: int) -> None:
     """Every evictable leaf is a candidate."""
     leaflist.add(c, w, s, True)
-
-
-@leave_hook
-def leave(c: Cache, w: int, s: int) -> None:
-    """Forget the leaf."""
-    leaflist.discard(c, w, s)
 
 
 @touch_hook
@@ -36,12 +30,7 @@ def evict(c: Cache, w: int, tokens: int) -> int:
     freed = i64(0)
     while freed < tokens and c.workers[w].leaves > 0:
         c.rng[w], bits = next_word(c.rng[w])
-        s = i64(c.order[w, below(bits, c.workers[w].leaves)])
-        freed += i64(c.slots[s].d1 - c.slots[s].d0)
-        leaflist.discard(c, w, s)
-        parent = remove_leaf(c, w, s)
-        if parent >= 0:
-            leaflist.add(c, w, parent, True)
+        freed += leaflist.take(c, w, i64(c.order[w, below(bits, c.workers[w].leaves)]))
     return freed
 
 

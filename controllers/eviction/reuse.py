@@ -1,4 +1,4 @@
-"""Reuse: evict the tails whose tokens are least likely to be reused per tick that they stay, learned from reuse ages.
+"""Reuse evicts the tails whose tokens are least likely to be reused per tick that they stay, learned from reuse ages.
 
 The idea. A token that stays costs space for as long as it stays and pays when it is reused. For a leaf that was last
 used `age` ticks ago the *index* is the best rate that keeping it promises: the largest, over horizons, of the
@@ -40,7 +40,7 @@ import numpy as np
 from controllers.eviction.random_leaf import enter, leave
 from kvgym.engine.cache import leaflist
 from kvgym.engine.cache.policy import Policy, evict_hook, touch_hook
-from kvgym.engine.cache.radix import TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_INSERT, drop_tail, remove_leaf
+from kvgym.engine.cache.radix import TOUCH_INSERT, TOUCH_NEW, TOUCH_SPLIT_INSERT, drop_tail
 from kvgym.engine.rng import below, next_word, ones
 from kvgym.engine.state import Cache
 from kvgym.jit.door import i64, njit
@@ -186,10 +186,7 @@ def _take_by(place_of: Any, halves: bool) -> Any:
         if part < size:
             drop_tail(c, w, s, part)
         else:
-            leaflist.discard(c, w, s)
-            parent = remove_leaf(c, w, s)
-            if parent >= 0:
-                leaflist.add(c, w, parent, True)
+            leaflist.take(c, w, s)
         return part
 
     return take

@@ -1,4 +1,4 @@
-"""The policy `reuse` without one of its parts each, for the comparison `eviction_ablation`."""
+"""Each of these policies is `reuse` without one of its parts, for the comparison `eviction_ablation`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RLT: randomized leaf-token eviction with the paper's phase rule.
+"""RLT evicts leaf tokens at random, with marks and the paper's phase rule.
 
 Source: paper section 3 (arXiv 2601.18999; dossier 3.1): a token is marked when it is accessed, in prompt order; when
 B + 1 tokens are marked the phase ends and only the newest stays marked; to load a token into a full cache, evict one

@@ -1,4 +1,4 @@
-"""RLT as the paper's authors released it: three phase triggers, whole nodes marked on insert.
+"""RLT as its authors released it ends phases by three triggers and marks whole nodes on insert.
 
 Source: repository fzwark/KVRouting at fc3b2a1 (a fork of SGLang 0.4.6, flag ``--enable-lrt``); dossier 3.2. Against the
 paper's rule (`rlt`):

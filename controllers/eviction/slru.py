@@ -1,4 +1,4 @@
-"""SLRU: leaves with fewer than two hits go first (probation), each segment in LRU order.
+"""SLRU evicts leaves with fewer than two hits first (probation), each segment in LRU order.
 
 Source: SGLang 0.5.23 ``--radix-eviction-policy slru``, its default threshold of 2 hits.
 """

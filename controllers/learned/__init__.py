@@ -1,4 +1,4 @@
-"""Learned routers: saved models play as controllers (`model`), and what it takes to train them.
+"""Saved models play as controllers (`model`); the other modules are what it takes to train them.
 
 `set_policy` is a network for any number of workers, `work_rows` a second view of the workers for it (also as an
 environment wrapper, `work_observation`), `group_buffer` a rollout buffer with a baseline from twin episodes.

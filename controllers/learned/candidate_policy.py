@@ -1,4 +1,4 @@
-"""A policy network for Eviction-v0 that scores each leaf by itself, small enough to become a compiled policy."""
+"""A policy network for Eviction-v0 scores each leaf by itself, small enough to become a compiled policy."""
 
 from __future__ import annotations
 

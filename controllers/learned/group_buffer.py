@@ -1,4 +1,4 @@
-"""Advantages relative to twins: environments that meet the same requests at the same times."""
+"""Advantages are taken relative to twins: environments that meet the same requests at the same times."""
 
 from __future__ import annotations
 

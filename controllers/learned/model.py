@@ -1,4 +1,4 @@
-"""A trained model as a controller: stable-baselines3 and sb3-contrib files, recurrent and maskable ones included."""
+"""A trained model plays as a controller: SB3 and sb3-contrib files, recurrent and maskable ones included."""
 
 from __future__ import annotations
 

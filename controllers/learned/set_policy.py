@@ -1,4 +1,4 @@
-"""A policy network that sees the workers as a set: shared weights per row, pooled context, one logit per worker."""
+"""A policy network sees the workers as a set: shared weights per row, pooled context, one logit per worker."""
 
 from __future__ import annotations
 

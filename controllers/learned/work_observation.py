@@ -1,4 +1,4 @@
-"""An environment wrapper that adds the ``work`` rows to the observation of a routing environment."""
+"""An environment wrapper adds the ``work`` rows to the observation of a routing environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observation rows made of a router's own account of the workers: seconds of work, of miss, of waiting."""
+"""A router's own account of the workers becomes observation rows: seconds of work, of miss, of waiting."""
 
 from __future__ import annotations
 

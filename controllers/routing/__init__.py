@@ -1,4 +1,4 @@
-"""Routers: each request goes to one worker of the fleet, one rule per file.
+"""Routers send each request to one worker of the fleet, one rule per file.
 
 `random`, `round_robin` and `shortest_queue` know nothing of caches. `cache_aware` and `cache_aware_014` are SGLang's
 router in two releases (0.3.2 and the paper's baseline 0.1.4); `lbgr_release` is the router of the LBGR paper's code.

@@ -1,4 +1,4 @@
-"""llm-d's affinity filter with token load: of the workers that hold most of the prompt, the least left to prefill."""
+"""llm-d's affinity filter keeps the workers that hold most of the prompt; the least left to prefill wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blend: work left + a quarter of the work in flight + eight times the miss, in measured seconds; the smallest wins."""
+"""Blend adds work left, a quarter of the work in flight and eight times the miss, in seconds; the smallest wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SGLang's cache-aware router, sglang-router 0.3.2: longest match if it is long enough, else fewest in flight."""
+"""SGLang's router of sglang-router 0.3.2 takes the longest match if it is long enough, else the fewest in flight."""
 
 from __future__ import annotations
 

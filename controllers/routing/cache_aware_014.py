@@ -1,4 +1,4 @@
-"""The paper's baseline, sgl-router 0.1.4: longest match if it is long enough, else the smallest tree."""
+"""The paper's baseline, sgl-router 0.1.4, takes the longest match if it is long enough, else the smallest tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cache-aware routing as in sglang-router 0.3.2 with constants tuned on simulated GSP and ShareGPT."""
+"""Cache-aware routing as in sglang-router 0.3.2 has constants tuned on simulated GSP and ShareGPT here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LBGR in the paper's form, in tokens: estimated cost plus decaying load plus a learned residual, all in seconds."""
+"""LBGR in the paper's form adds estimated cost, decaying load and a learned residual, all in seconds."""
 
 from __future__ import annotations
 

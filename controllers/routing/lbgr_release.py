@@ -1,4 +1,4 @@
-"""LBGR as released: uncached characters, plus a fast-decaying load, plus a learned bias; the smallest sum wins."""
+"""LBGR as released adds uncached characters, a fast-decaying load and a learned bias; the smallest sum wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear scorers: a weighted sum of prefill, decode, prefix and queue terms per worker; presets `dynamo` and `llmd`."""
+"""Linear scorers weigh prefill, decode, prefix and queue terms per worker; presets are `dynamo` and `llmd`."""
 
 from __future__ import annotations
 

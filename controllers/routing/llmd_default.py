@@ -1,4 +1,4 @@
-"""llm-d's default of 2025: a prefix score from what the router has sent, blind beyond a prompt's first 16 KiB."""
+"""llm-d's default of 2025 scores prefixes by what it has sent, blind beyond a prompt's first 16 KiB."""
 
 from __future__ import annotations
 

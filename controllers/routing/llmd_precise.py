@@ -1,4 +1,4 @@
-"""llm-d's precise prefix scoring: what caches really hold, scaled between the best and the worst hit."""
+"""llm-d's precise prefix scoring counts what caches really hold, scaled between the best and the worst hit."""
 
 from __future__ import annotations
 

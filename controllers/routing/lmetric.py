@@ -1,4 +1,4 @@
-"""LMetric: new prefill tokens times batch size; the smallest product wins, nothing to tune."""
+"""LMetric multiplies new prefill tokens by batch size; the smallest product wins, and nothing is to be tuned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power of two choices: two different workers at random, the one with the lower load."""
+"""Power of two choices draws two different workers and takes the one with the lower load."""
 
 from __future__ import annotations
 

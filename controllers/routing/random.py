@@ -1,4 +1,4 @@
-"""Random routing: any worker that may be chosen, with equal chances."""
+"""Random routing takes any worker that may be chosen, with equal chances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Round-robin routing: the workers in turn."""
+"""Round-robin routing takes the workers in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session affinity: a session stays with its worker; if that is overloaded, it moves to where its prefix is longest."""
+"""A session stays with its worker; if that is overloaded, it moves to where its prefix is longest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shortest queue: the worker with the fewest requests in flight, or waiting by its own report."""
+"""Shortest queue takes the worker with the fewest requests in flight, or waiting by its own report."""
 
 from __future__ import annotations
 

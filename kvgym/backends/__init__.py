@@ -1,4 +1,4 @@
-"""Backends: where requests are served: `simulated`, the compiled engine in virtual time, or `sglang`, real servers."""
+"""Backends serve requests: `simulated`, the compiled engine in virtual time, or `sglang`, real servers."""
 
 from __future__ import annotations
 

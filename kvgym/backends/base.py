@@ -1,4 +1,4 @@
-"""The backend contract: run to the next decision, apply a route, hand out what has finished."""
+"""A backend runs to the next decision, applies a route and hands out what has finished."""
 
 from __future__ import annotations
 

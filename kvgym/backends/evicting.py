@@ -1,4 +1,4 @@
-"""The simulated backend that asks for every victim: it stops where a worker is short of KV space."""
+"""This simulated backend asks for every victim: it stops where a worker is short of KV space."""
 
 from __future__ import annotations
 

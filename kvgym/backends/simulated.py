@@ -1,4 +1,4 @@
-"""The simulated backend: a cluster config, a workload and an eviction policy on the compiled engine."""
+"""The simulated backend runs a workload on a cluster with an eviction policy, on the compiled engine."""
 
 from __future__ import annotations
 

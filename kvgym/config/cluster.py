@@ -1,4 +1,4 @@
-"""A fleet of workers as configuration: cache size, scheduler limits and what a step costs."""
+"""A cluster is a fleet of workers as configuration: cache size, scheduler limits and what a step costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plug-in of each kind has to be: checks that the name tables make on what comes from outside.
+"""Name tables check here that a plug-in from outside is what its kind has to be.
 
 Each returns None for a fit object, else the words for "must be ...". The check of eviction policies stands beside their
 type in `kvgym.engine.cache.policy`.

@@ -1,4 +1,4 @@
-"""Serving engines by name and release, and which of the scheduler's rules each of them has."""
+"""Serving engines have a name and a release, which say which of the scheduler's rules each of them has."""
 
 from __future__ import annotations
 

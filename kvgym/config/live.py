@@ -1,4 +1,4 @@
-"""A live fleet as configuration: where its SGLang servers run or how they are started, and how requests reach them."""
+"""A live fleet is configured by where its servers run or how they start, and by how requests reach them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration files: YAML into plain maps, presets by name, overrides by path, and the sources that maps name.
+"""YAML becomes plain maps: presets by name, overrides by path, and the sources that maps name.
 
 Presets are files ``configs/<kind>/<name>.yaml``, in the checkout or inside the installed package.
 """
@@ -156,6 +156,10 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
         return {"source": "imported", "path": str(given)}
     names = preset_names(kind)
     if str(given) not in names:
+        if kind == "workloads" and str(given) in table(kind):
+            raise UnknownNameError(
+                f"{given!r} is a workload source, not a preset; give a .yaml file with `source: {given}` and its fields"
+            )
         endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join(WORKLOAD_FILES)}; `kvgym import` takes logs"
         raise UnknownNameError(
             f"no preset {str(given)[:60]!r} in configs/{kind}{did_you_mean(given, names)}; "

@@ -137,7 +137,9 @@ def build(cls: type[T], data: Any, where: str = "") -> T:
         if required and name not in values:
             raise ConfigError(f"{label} lacks {name!r}")
     try:
-        return cls(**values)
+        made = cls(**values)
+        check_options(made)  # for classes, perhaps of a plug-in, that do not do so themselves
+        return made
     except KVGymError as error:
         raise type(error)(f"{label}: {error}") from error
 

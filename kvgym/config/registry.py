@@ -1,4 +1,4 @@
-"""Name tables: a plug-in is one line `name -> "module:attr"` here, or an entry point of an installed package."""
+"""A plug-in is one line `name -> "module:attr"` in a name table, or an entry point of an installed package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When workers join, fail and recover: the entries of a cluster's schedule, and what makes it one."""
+"""Workers join, fail and recover by a cluster's schedule; its entries are checked here."""
 
 from __future__ import annotations
 

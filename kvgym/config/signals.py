@@ -1,4 +1,4 @@
-"""What routers can see: source of the cached prefixes, staleness of engine metrics and KV events, number of routers."""
+"""Routers see what signals allow: whose prefixes, how stale metrics and KV events are, how many routers there are."""
 
 from __future__ import annotations
 

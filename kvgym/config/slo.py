@@ -1,4 +1,4 @@
-"""A service level objective: limits on TTFT, time per output token and latency, and which requests keep them."""
+"""A service level objective limits TTFT, time per output token and latency; requests keep it or do not."""
 
 from __future__ import annotations
 

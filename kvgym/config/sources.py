@@ -1,4 +1,4 @@
-"""Source files of modules, found without importing anything: where a module lies and what belongs to its package."""
+"""Source files of modules are found without importing anything: where they lie, what belongs to a package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost models: how many seconds an engine step takes.
+"""Cost models say how many seconds an engine step takes.
 
 `COSTS` names the presets (`presets`, each with its source) and `MODELS` the forms that a config may spell out:
 ``cost: {model: linear, p0_ms: ..., ...}`` or ``cost: {model: analytic, miss_ms: ...}``, the latter in a cluster that

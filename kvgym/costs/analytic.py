@@ -1,4 +1,4 @@
-"""The paper's unified model: one request at a time costs alpha_cached*hit + alpha_miss*(prompt - hit) + output."""
+"""The paper's unified model charges one request alpha_cached*hit + alpha_miss*(prompt - hit) + output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost contract: a model of seconds per engine step, as the ten numbers that the compiled engine takes."""
+"""A cost model gives seconds per engine step as the ten numbers that the compiled engine takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear step times: prefill in new, cached and squared tokens, decode in batch size and context."""
+"""Linear step times grow with new, cached and squared tokens in prefill, with batch size and context in decode."""
 
 from __future__ import annotations
 

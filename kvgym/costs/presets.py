@@ -1,4 +1,4 @@
-"""Named cost models with their sources: linear fits of measured kernel tables, plus constants for the CPU side.
+"""Named cost models come with sources: linear fits of measured kernel tables, plus constants for the CPU side.
 
 Kernel times: data/calibration/aic_linear_fit.csv (fits of AIConfigurator's measured tables, NVIDIA, Apache-2.0). They
 are kernel time only: real inter-token latency is 1.2 to 1.4 times d0, and TTFT carries 20 to 50 ms of CPU, HTTP and

@@ -1,1 +1,1 @@
-"""Decisions as arrays of bounded features, for training, simulation, live use and compiled policies alike."""
+"""Decisions become arrays of bounded features, for training, simulation, live use and compiled policies alike."""

@@ -1,4 +1,4 @@
-"""A Decision as arrays of bounded float32 features, the same for training, simulation and live use.
+"""A Decision becomes arrays of bounded float32 features, the same for training, simulation and live use.
 
 One table names every feature; spaces, documentation and the encoder follow it. Rows of ``workers`` mean the same
 whatever the number of workers, so a policy that treats them as a set carries over to larger fleets.

@@ -1,4 +1,4 @@
-"""An EvictionDecision as arrays of bounded float32 features; compiled policies see the same columns.
+"""An EvictionDecision becomes arrays of bounded float32 features; compiled policies see the same columns.
 
 Scaling and clipping are those of `kvgym.encoding.decisions`. A tick is one match or insert in the worker's cache, or a
 split.

@@ -1,4 +1,4 @@
-"""The Python object around one simulated episode: build, run to a decision, route, fork, pickle, read results."""
+"""An engine holds one simulated episode for Python: build, run to a decision, route, fork, pickle, read results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an oracle is told: when each forest node will be used next, for one worker whose order of requests is known.
+"""An oracle is told when each forest node will be used next, for one worker whose order of requests is known.
 
 A row of numbers in ``c.memory[w]`` of policies with ``oracle=True``: for each forest node where its next use stands,
 then per node the numbers of the requests that use it (0 is the first that the worker admits), ended by infinity.

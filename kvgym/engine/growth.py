@@ -1,4 +1,4 @@
-"""Growing the cache's arrays when the engine asks for it (it returns GROW between events, never inside one)."""
+"""The cache's arrays grow when the engine asks for it (it returns GROW between events, never inside one)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def grow(cache: Cache) -> Cache:
     from kvgym.engine.entry.entry import most_slots, rehash
 
     free, workers = int(cache.clock["free_slots"][0]), cache.workers
-    most = 8 + most_slots(cache)
+    most = 8 + max(most_slots(cache, w) for w in range(len(workers)))
     slots, table, order, scratch = cache.slots, cache.table, cache.order, cache.scratch
     old = len(slots)
     new = old
@@ -44,8 +44,8 @@ def _longer_log(cache: Cache) -> np.ndarray:
     log, logged = cache.log, int(cache.clock["logged"][0])
     if cache.options["log"][0] == 0:
         return log
-    size = len(log)
-    while size < logged + int(most_logged(cache)):
+    size, most = len(log), max(most_logged(cache, w) for w in range(len(cache.workers)))
+    while size < logged + most:
         size *= 2
     longer = record_zeros(size, log.dtype)
     longer[:logged] = log[:logged]

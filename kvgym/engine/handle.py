@@ -1,4 +1,4 @@
-"""One cache under manual control: the operations of `cache.radix` for tests, studies and other backends."""
+"""A handle is one cache under manual control: `cache.radix` for tests, studies and other backends."""
 
 from __future__ import annotations
 

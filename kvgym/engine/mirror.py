@@ -1,4 +1,4 @@
-"""A cache that follows another radix tree node by node, so that a live server can evict by a kvgym policy.
+"""A mirror follows another radix tree node by node, so that a live server can evict by a kvgym policy.
 
 The other tree (SGLang's, in a server) finds matches and owns the KV memory; this one repeats each of its operations on
 the compiled cache and answers which tails must go. It sees no token: each node of the other tree is one forest node

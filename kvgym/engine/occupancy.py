@@ -1,4 +1,4 @@
-"""What workers hold of each top-level prefix, for pictures: read from the cache's slots with numpy, nothing compiled.
+"""Pictures show what workers hold of each top-level prefix: read from the slots with numpy, nothing compiled.
 
 A *top-level prefix* is a forest node of the first level on which the forest branches: behind what all prompts share.
 """

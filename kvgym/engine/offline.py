@@ -1,4 +1,4 @@
-"""The offline optimum of prefix hits for a known course of requests: keep what is needed soonest, token by token.
+"""The offline optimum of prefix hits for a known course of requests keeps what is needed soonest, token by token.
 
 A token is *held* while a request with it in its prompt or answer is in flight. To be a hit of request j without being
 held at j's admission, it must stay in the pool from the end of the last request that held it: an interval that takes

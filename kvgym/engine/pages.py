@@ -1,4 +1,4 @@
-"""Small questions about requests and memory: page rounding, forest coordinates, tokens generated, constants."""
+"""Small functions answer questions about requests and memory: page rounding, forest coordinates, tokens generated."""
 
 from __future__ import annotations
 

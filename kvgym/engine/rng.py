@@ -1,4 +1,4 @@
-"""The engine's random numbers: one xorshift64* stream per worker, kept in the state, so forks repeat."""
+"""The engine draws from one xorshift64* stream per worker, kept in the state, so forks repeat."""
 
 from __future__ import annotations
 

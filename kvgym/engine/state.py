@@ -1,7 +1,19 @@
-"""What an episode is: record arrays for cache slots, workers and live requests, nothing else.
+"""An episode is record arrays for cache slots, workers and live requests, nothing else.
 
 Copying the arrays forks the episode, pickling them saves it. All of it is plain numpy; compiled functions take the
 `Cache` and `Sim` tuples below. Lengths and depths are tokens, times are seconds of simulated time.
+
+The short names of compiled code, here and in eviction policies; all but the first three are indices:
+
+- ``c``  the `Cache`: forest, slots, workers and clock; all that an eviction policy sees.
+- ``x``  the `Sim`: the requests, those that are live, and where they are released.
+- ``e``  an `Episode` of `entry.episodes`, where one call steps many; ``t`` the `Tags` of `kvgym.knowledge`.
+- ``w``  a worker: ``c.workers[w]``; its root slot has the same number.
+- ``s``  a slot of the radix cache: ``c.slots[s]``.
+- ``r``  a request: ``x.requests[r]``, what the workload says of it, and ``x.live[r]``, what has become of it.
+- ``b``  a block of a vLLM worker: ``c.blocks[b]``.
+- ``i``  a position: on the forest path ``c.path``, in a hash table or in a row of ``c.order``.
+- ``k``  a page or block of a prompt, counted from its beginning.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Gymnasium environments: one step is one decision (`routing`), rewards are sums of named terms (`rewards`)."""
+"""In Gymnasium environments one step is one decision (`routing`); rewards are sums of named terms (`rewards`)."""

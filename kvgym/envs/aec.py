@@ -1,4 +1,4 @@
-"""Joint-v0 as a PettingZoo AEC environment: one agent that routes, and one evictor per worker."""
+"""Joint-v0 is a PettingZoo AEC environment here: one agent routes, and each worker has an evictor."""
 
 from __future__ import annotations
 

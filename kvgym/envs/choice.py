@@ -1,4 +1,4 @@
-"""What environments with choices of victims share: offers, the first decision's reward, whatever comes next."""
+"""Environments with choices of victims share offers, the first decision's reward and whatever comes next."""
 
 from __future__ import annotations
 

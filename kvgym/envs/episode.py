@@ -1,4 +1,4 @@
-"""What all environments share: one workload on one fleet per episode, seeds, masks, records, pictures, copies."""
+"""All environments share the episode: one workload on one fleet, seeds, masks, records, pictures, copies."""
 
 from __future__ import annotations
 

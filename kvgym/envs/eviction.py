@@ -1,4 +1,4 @@
-"""Eviction-v0: choose what a full cache evicts, while a named controller routes the requests."""
+"""In Eviction-v0 a step chooses what a full cache evicts, while a named controller routes the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joint-v0: whichever choice comes next, a worker for a request or a victim for a full cache."""
+"""In Joint-v0 a step is whichever choice comes next, a worker for a request or a victim for a full cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routing-v0: send each arriving request to one worker of a fleet with prefix caches."""
+"""In Routing-v0 a step sends an arriving request to one worker of a fleet with prefix caches."""
 
 from __future__ import annotations
 

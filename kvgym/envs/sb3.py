@@ -1,4 +1,4 @@
-"""The vector environment as a VecEnv of stable-baselines3, so that its algorithms train on it directly."""
+"""The vector environment acts as a VecEnv of stable-baselines3, so that its algorithms train on it directly."""
 
 from __future__ import annotations
 

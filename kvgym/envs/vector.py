@@ -1,4 +1,4 @@
-"""Routing-v0 as a vector environment: many episodes are stepped by one compiled call per thread."""
+"""Routing-v0 as a vector environment steps many episodes by one compiled call per thread."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The prefix forest: which prompts share which prefixes, as one flat radix tree over all prompts of a workload."""
+"""The prefix forest says which prompts share which prefixes, as one flat radix tree over a workload's prompts."""

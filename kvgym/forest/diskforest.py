@@ -1,4 +1,4 @@
-"""A prefix forest whose token ids lie in a file: for logs with more tokens than memory."""
+"""This prefix forest keeps its token ids in a file: for logs with more tokens than memory."""
 
 from __future__ import annotations
 

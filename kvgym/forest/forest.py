@@ -1,4 +1,4 @@
-"""The prefix forest: which prompt shares which prefix with which other, as a flat append-only radix tree."""
+"""The prefix forest says which prompt shares which prefix with which other, as a flat append-only radix tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a forest that requests use, renumbered in the order in which they are first used."""
+"""The nodes of a forest that requests use are renumbered in the order in which they are first used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled insertion into the prefix forest: walk by content, split inside a node, append a leaf.
+"""Compiled insertion into the prefix forest walks by content, splits inside a node and appends a leaf.
 
 A prompt is a chain of ids, each standing for `block_tokens` tokens (1: token ids); the token at depth d is the pair
 (ids[d // block_tokens], d % block_tokens), so two prompts agree at depth d exactly when the ids there are equal.

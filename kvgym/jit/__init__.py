@@ -1,1 +1,1 @@
-"""The one room that knows numba: cached compilation, inlined parts, whole tuples, entry points, values as words."""
+"""One room knows numba: cached compilation, inlined parts, whole tuples, entry points, values as words."""

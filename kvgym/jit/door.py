@@ -1,4 +1,4 @@
-"""The one door to numba: cached compilation, and record arrays that work with the JIT on and off.
+"""All code comes to numba by this door: cached compilation, and record arrays that work with the JIT on and off.
 
 With ``NUMBA_DISABLE_JIT=1`` the same functions run as plain Python and give the same integers. With
 ``KVGYM_PLAIN_JIT=1`` they are compiled as numba's manual says, ``njit(cache=True)``: slower to compile, equal in

@@ -1,4 +1,4 @@
-"""Parts: compiled functions that others inline; they are typed and lowered, but never made into machine code.
+"""Parts are compiled functions that others inline: typed and lowered, but never made into machine code.
 
 numba compiles each function that another one calls as if Python were to call it, too: it optimizes everything below it
 once more, emits machine code, wraps it twice and writes it to the cache. For a call tree of 130 small functions that

@@ -1,4 +1,4 @@
-"""Named tuples of arrays that compiled functions pass as one value under a short name.
+"""Compiled functions pass named tuples of arrays as one value under a short name.
 
 numba takes a tuple apart at every call, down to the seven words of each array, and puts it together again in the called
 function; and it writes the whole type, every field of every record, into the name of each compiled function. For the

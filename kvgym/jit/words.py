@@ -1,4 +1,4 @@
-"""Compiled values as plain memory: written to an array of words once, read back inside compiled code for nothing.
+"""Compiled values are written to plain memory once and read back inside compiled code for nothing.
 
 Passing a tuple of arrays or a first-class function from Python costs microseconds each time: numba looks at every
 array and resolves every function anew. A word form is the value as compiled code holds it, so it contains addresses of

@@ -1,1 +1,1 @@
-"""What routers know of the caches: prefix indexes of what they sent, or of what KV events report."""
+"""Routers know the caches by prefix indexes of what they sent, or of what KV events report."""

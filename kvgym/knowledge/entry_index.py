@@ -1,4 +1,4 @@
-"""Compiled entry points of the prefix indexes: insert, remove, forget, match; no dispatcher, as in `entry`.
+"""Prefix indexes are entered here: insert, remove, forget, match; no dispatcher, as in `entry`.
 
 Importing this module compiles them, or loads them from the cache folder.
 """

@@ -1,4 +1,4 @@
-"""What KV events tell routers of the caches: stores and removals, applied after a delay, some of them lost."""
+"""KV events tell routers of the caches: stores and removals, applied after a delay, some of them lost."""
 
 from __future__ import annotations
 

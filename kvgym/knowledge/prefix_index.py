@@ -1,4 +1,4 @@
-"""What a router remembers or is told of the caches: which forest nodes each worker holds, since when, within bounds.
+"""A prefix index remembers which forest nodes each worker holds, since when, within bounds.
 
 This is SGLang's multi-tenant character tree (sgl-router `tree.rs`) over the prefix forest. A *tag* (node, worker) says
 that a prompt running through this node went to that worker. Contract:

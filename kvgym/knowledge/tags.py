@@ -1,4 +1,4 @@
-"""Tags of a prefix index in compiled code: a hash table of (node, worker) pairs, in order of use per worker.
+"""Tags are a prefix index in compiled code: a hash table of (node, worker) pairs, in order of use per worker.
 
 A *tag* says that a worker holds the tokens of a forest node up to `end`. Tags lie in `entries`, found through an
 open-addressing table (linear probing, backward-shift deletion, at most half full): memory follows the number of tags,

@@ -1,4 +1,4 @@
-"""What routers know of the caches: an index per router of what it sent, or one that KV events fill; and who decides."""
+"""Routers view the caches by an index each of what they sent, or one that KV events fill; the view says who decides."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Request logs of all kinds: how their rows are read, what an import makes of them, and the workload file."""
+"""Request logs of all kinds are read row by row and imported into a workload file."""

@@ -1,4 +1,4 @@
-"""Chat messages as text: one documented rendering, so that the chat and the completion form of a prompt are the same.
+"""Chat messages have one rendering as text, so that the chat and the completion form of a prompt are the same.
 
 A message is ``<|im_start|>ROLE``, a line end, its content, ``<|im_end|>`` and a line end; a request ends with
 ``<|im_start|>assistant`` and a line end, after which the answer comes (the ChatML form of Qwen and others). Around it:

@@ -1,4 +1,4 @@
-"""The workload file: one Parquet row per logged request, with the forest nodes that it is the first to use.
+"""The workload file has one Parquet row per logged request, with the forest nodes that it is the first to use.
 
 Columns: ``arrival_s`` (since the first request) and ``think_s`` (since the answer before), both null where the log does
 not tell; ``prompt_tokens``, ``output_tokens`` (0: not known), ``max_new_tokens`` (0: not given), ``session``,

@@ -1,4 +1,4 @@
-"""Which logged request continues which: turn k + 1's prompt starts with turn k's prompt and answer.
+"""A logged request continues another if its prompt, turn k + 1, starts with turn k's prompt and answer.
 
 Every answer that is known leaves a mark on the forest node where it ends. A later prompt whose path runs through a mark
 and goes on continues that request. Three things make this fit real logs:

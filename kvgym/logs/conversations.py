@@ -1,4 +1,4 @@
-"""ShareGPT JSON, read as a stream: whole conversations out of one array that may be cut off in its last record."""
+"""ShareGPT JSON is read as a stream: whole conversations out of one array that may be cut off in its last record."""
 
 from __future__ import annotations
 

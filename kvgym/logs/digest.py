@@ -1,4 +1,4 @@
-"""What an import remembers of a log: each request's place in a forest, its lengths, times and session.
+"""An import remembers of a log each request's place in a forest, its lengths, times and session.
 
 Prompts and answers enter the forest batch by batch (ids on disk, nodes in memory); some eighty bytes stay of a request.
 Sessions are named by the log or inferred (`continuation`). An answer that the log does not have is taken from the

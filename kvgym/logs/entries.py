@@ -1,4 +1,4 @@
-"""From a log row to a request: prompt, answer, counts, times and whose conversation it belongs to."""
+"""A log row becomes a request: prompt, answer, counts, times and whose conversation it belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of log rows: the first of several names in several places, and points in time however they are written."""
+"""Fields of log rows have one of several names in several places; points in time are read however they are written."""
 
 from __future__ import annotations
 

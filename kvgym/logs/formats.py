@@ -1,4 +1,4 @@
-"""Request logs as servers and gateways write them: SGLang's, OpenAI-style JSON lines, and ShareGPT conversations."""
+"""Servers and gateways write logs in these formats: SGLang's, OpenAI-style JSON lines, ShareGPT conversations."""
 
 from __future__ import annotations
 

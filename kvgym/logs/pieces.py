@@ -1,4 +1,4 @@
-"""Tokens of logged texts: cut at the marks of chat messages, each piece tokenised once as long as it is remembered."""
+"""Logged texts are cut at the marks of chat messages; each piece is tokenised once as long as it is remembered."""
 
 from __future__ import annotations
 

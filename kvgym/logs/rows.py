@@ -1,4 +1,4 @@
-"""Trace files: where they are looked for, and rows whose fields are checked with file and line in the message."""
+"""Trace files are looked for in a few places; their rows are checked, with file and line in the message."""
 
 from __future__ import annotations
 

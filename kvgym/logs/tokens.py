@@ -1,4 +1,4 @@
-"""Text to token ids: a Hugging Face tokenizer file, or a documented stand-in that needs no download."""
+"""Text becomes token ids by a Hugging Face tokenizer file, or a documented stand-in that needs no download."""
 
 from __future__ import annotations
 

@@ -44,3 +44,11 @@ def reloaded(file: Path | None, settings: RouteConfig) -> list[str]:
     if not isinstance(workers, list) or not workers:
         raise ConfigError(f"{file} names no workers")
     return [str(url) for url in workers]
+
+
+def ready_line(facts: Mapping[str, Any]) -> str:
+    """Return what is said when the router listens."""
+    line = f"{facts['routing']} on {facts['url']}, "
+    if "processes" in facts:
+        return line + f"{facts['processes']} processes: each sees its own traffic only, as `signals.routers` foretells"
+    return line + f"{facts['workers_up']} of {facts['workers']} workers up"

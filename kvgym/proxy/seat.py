@@ -1,4 +1,4 @@
-"""Where the controller sits: makes its Decisions from live requests, keeps the books, and shows it what has ended.
+"""Seats the controller: makes its Decisions from live requests, keeps the books, and shows it what has ended.
 
 What it sees is what a simulated or live run shows: the same prefix forest, the same index of what was sent where, the
 same counts. So a request sequence has the same decisions here as in `kvgym run`.

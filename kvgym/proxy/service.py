@@ -30,36 +30,41 @@ from kvgym.proxy.telemetry import Telemetry
 from kvgym.proxy.workers import Workers
 
 logger = logging.getLogger(__name__)
+Facts = dict[str, Any]
 CHILD_VARIABLE = "KVGYM_ROUTE_CHILD"
 """Set in the processes that share a port: their number."""
 _LINE_BYTES, _FIELD_BYTES = 8190, 16_380  # longest request line and header
 
 
-def serve(config: RouteConfig, reload: Callable[[], list[str]], told: Callable[[str], None]) -> None:
+def serve(
+    config: RouteConfig, reload: Callable[[], list[str]], told: Callable[[str], None], ready: Callable[[Facts], None]
+) -> None:
     """Route until SIGINT or SIGTERM; requests that are here by then may finish. SIGHUP reads the workers anew.
 
     Args:
         config: the settings.
         reload: returns the workers' addresses at SIGHUP.
-        told: is told where it listens, and what SIGHUP has changed.
+        told: is told what SIGHUP has changed.
+        ready: is told the url (or address), the controller and how many workers are up, as soon as it listens.
 
     Raises:
         ConfigError: the address can't be had, a certificate or controller is wrong.
     """
     if config.processes > 1 and CHILD_VARIABLE not in os.environ:
-        _share_port(config, told)
+        _share_port(config, ready)
         return
     with contextlib.suppress(ImportError):
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    asyncio.run(run(config, reload, told))
+    asyncio.run(run(config, reload, told, ready))
 
 
 async def run(
     config: RouteConfig,
     reload: Callable[[], list[str]],
     told: Callable[[str], None],
+    ready: Callable[[Facts], None],
     stop: asyncio.Event | None = None,
 ) -> None:
     """Route inside a running loop until `stop` is set (none: until a signal)."""
@@ -79,7 +84,7 @@ async def run(
             url = await _listen(config, runner)
             _handle_signals(stopped, workers, reload, told)
             up = int(workers.signals().mask.sum())
-            told(f"{config.routing} on {url}, {up} of {len(workers.places)} workers up")
+            ready({"url": url, "routing": config.routing, "workers": len(workers.places), "workers_up": up})
             await stopped.wait()
             await _drain(router, config.grace_s)
         finally:
@@ -164,17 +169,20 @@ async def _drain(router: Router, grace_s: float) -> None:
         await asyncio.sleep(0.02)
 
 
-def _share_port(config: RouteConfig, told: Callable[[str], None]) -> None:
+def _share_port(config: RouteConfig, ready: Callable[[Facts], None]) -> None:
     """Run the same command several times over one port, and pass signals on to all."""
     if config.address[1] == 0:
         raise ConfigError("several processes need a port of their own: give listen a port other than 0")
-    told(f"{config.processes} processes on {config.listen}: each sees its own traffic only, as `signals.routers` does")
     children = [
         subprocess.Popen(
             [sys.executable, "-m", "kvgym", *sys.argv[1:]], env={**os.environ, CHILD_VARIABLE: str(number)}
         )
         for number in range(config.processes)
     ]
+
+    scheme = "https" if config.tls_certificate else "http"
+    ready({"url": f"{scheme}://{config.listen}", "routing": config.routing, "workers": len(config.workers),
+           "processes": config.processes})  # fmt: skip
 
     def forward(number: int, _: Any) -> None:
         for child in children:

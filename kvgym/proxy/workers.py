@@ -1,4 +1,4 @@
-"""Who is there: servers with their health, load and rest after failures; they may come, drain and go at any time."""
+"""Knows the servers with their health, load and rest after failures; they may come, drain and go at any time."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Competitive ratios of eviction policies, measured on the engine's own cache against the offline optimum."""
+"""Competitive ratios of eviction policies are measured on the engine's own cache against the offline optimum."""

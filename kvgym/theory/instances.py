@@ -1,4 +1,4 @@
-"""Instances on which competitive ratios are measured: prompts below one stem, and the order in which they come."""
+"""Competitive ratios are measured on these instances: prompts below one stem, in an order."""
 
 from __future__ import annotations
 

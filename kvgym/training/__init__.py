@@ -1,1 +1,1 @@
-"""What training scripts share: configurations, environments, validation and the comparison at the end."""
+"""Training scripts share configurations, environments, validation and the comparison at the end."""

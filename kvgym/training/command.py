@@ -1,26 +1,28 @@
-"""Gives training scripts one command line: a configuration, changes to it, a folder, and one line for a mistake."""
+"""Gives training scripts one command line: configuration, changes to it, folder, ``--json``, one line for a mistake."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.console import Console
 
 from kvgym.config.loader import apply_overrides, load_config, mistakes_in
 from kvgym.config.options import to_plain
 from kvgym.errors import KVGymError, ResultsError
+from kvgym.harness.report.console import answer
 
 
 def run_command(
     doc: str,
     kind: str,
     load: Callable[[Mapping[str, Any]], Any],
-    train: Callable[[Any, Path, bool], tuple[str, dict[str, Any]]],
+    train: Callable[[Any, Path, bool], tuple[Callable[[Console], None], dict[str, Any]]],
     interrupted: str = "interrupted",
     resumable: bool = False,
 ) -> int:
@@ -30,7 +32,8 @@ def run_command(
         doc: the script's docstring; its first line is the help text.
         kind: folder of the configurations below configs/, and of the results.
         load: plain data -> the checked configuration, which has a name and a seed.
-        train: (configuration, folder, resume) -> what to print for people, and the facts for the last line, JSON.
+        train: (configuration, folder, resume) -> what prints the outcome for people, and the facts for ``--json``. What
+            it prints itself is progress: it goes to stdout, with ``--json`` to stderr.
         interrupted: what Ctrl-C leaves behind, in one line.
         resumable: whether there is ``--resume``.
     """
@@ -40,6 +43,7 @@ def run_command(
     parser.add_argument("--seed", type=int, help="seed of the run (the same as --set seed=N)")
     parser.add_argument("--steps", type=int, help="environment steps in all (the same as --set steps=N)")
     parser.add_argument("--out", type=Path, help=f"output folder; default: results/{kind}/NAME-sSEED")
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON object on stdout, for programs")
     if resumable:
         parser.add_argument("--resume", action="store_true", help="continue the run in the output folder")
     args = parser.parse_args()
@@ -50,15 +54,15 @@ def run_command(
         with mistakes_in(args.config, changes):
             config = load(data)
         folder = args.out or Path("results") / kind / f"{config.name}-s{config.seed}"
-        text, facts = train(config, folder, resumable and args.resume)
+        with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+            show, facts = train(config, folder, resumable and args.resume)
     except KVGymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
         return 130
-    print(text)
-    print(json.dumps(facts))
+    answer(args.json, facts, show)
     return 0
 
 

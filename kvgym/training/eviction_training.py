@@ -1,4 +1,4 @@
-"""What a training run of an eviction policy is made of: environment, algorithm, validation and the comparison."""
+"""A training run of an eviction policy has an environment, an algorithm, validation and a comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrapper for training: episodes that a group shares, started late if wished, summed up at their end."""
+"""A wrapper for training makes a group share episodes, starts them late if wished, and sums them up at their end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training run is made of: environment, algorithm, validation and the comparison at the end."""
+"""A training run of a router has an environment, an algorithm, validation and a comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a measured run: what was measured, what was assumed, and the simulator's figures beside that."""
+"""A measured run says what was measured and what was assumed, and has the simulator's figures beside that."""
 
 from __future__ import annotations
 

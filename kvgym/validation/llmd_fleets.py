@@ -1,4 +1,4 @@
-"""Routed fleets that llm-d has measured on ladders of rates: three published runs in which only the router differs."""
+"""llm-d has measured routed fleets on ladders of rates: three published runs in which only the router differs."""
 
 from __future__ import annotations
 
@@ -60,29 +60,34 @@ def replay(
     return figures
 
 
-_ASSUMED = (
+_GUIDES_ASSUMED = (
     "Step times are fits of measured kernel tables for Qwen3-32B on two H100; nothing is added to a step.",
     "Prompts have 7,200 tokens and answers 1,000, as the load's configuration says.",
     "The service is random per connection; the router's in-flight tokens drain at 15,926 tokens/s, where the real one "
     "releases them with the first token.",
 )
 
-G15 = MeasuredRun(
-    title="llm-d guide, run G15: 8 x Qwen3-32B on two H100, SGLang 0.5.13, 3 to 60 requests/s",
-    source=f"llm-d (Apache-2.0), {GUIDES}",
-    assumed=(*_ASSUMED, "SGLang 0.5.13 was not read; it is taken to reserve as 0.4.6 does."),
-    replay=functools.partial(
-        replay, GUIDES, "G15", "ladder_qwen3", "h100x16_qwen3_32b_sglang", SERVICE_AND_ROUTER, SignalsConfig("router")
-    ),
-)
-G16 = MeasuredRun(
-    title="llm-d guide, run G16: 8 x Qwen3-32B on two H100, vLLM 0.23, 3 to 60 requests/s",
-    source=f"llm-d (Apache-2.0), {GUIDES}",
-    assumed=(*_ASSUMED, "vLLM 0.23 is taken for 0.33, with asynchronous scheduling off, 8,192 tokens a step."),
-    replay=functools.partial(
-        replay, GUIDES, "G16", "ladder_qwen3", "h100x16_qwen3_32b_vllm", SERVICE_AND_ROUTER, SignalsConfig("events")
-    ),
-)
+
+def _guide(run: str, servers: str, cluster: str, signals: str, assumed: str) -> MeasuredRun:
+    """Return a run of llm-d's guide on eight workers: behind the service, and behind its router."""
+    return MeasuredRun(
+        title=f"llm-d guide, run {run}: 8 x Qwen3-32B on two H100, {servers}, 3 to 60 requests/s",
+        source=f"llm-d (Apache-2.0), {GUIDES}",
+        assumed=(*_GUIDES_ASSUMED, assumed),
+        replay=functools.partial(
+            replay, GUIDES, run, "ladder_qwen3", cluster, SERVICE_AND_ROUTER, SignalsConfig(signals)
+        ),
+    )
+
+
+G15 = _guide(
+    "G15", "SGLang 0.5.13", "h100x16_qwen3_32b_sglang", "router",
+    "SGLang 0.5.13 was not read; it is taken to reserve as 0.4.6 does.",
+)  # fmt: skip
+G16 = _guide(
+    "G16", "vLLM 0.23", "h100x16_qwen3_32b_vllm", "events",
+    "vLLM 0.23 is taken for 0.33, with asynchronous scheduling off, 8,192 tokens a step.",
+)  # fmt: skip
 R37 = MeasuredRun(
     title="llm-d benchmark 37: 4 x Llama-3.1-70B on four H100, vLLM of September 2025, 3 to 20 requests/s",
     source=f"llm-d-kv-cache (Apache-2.0), {RUN37}",

@@ -1,4 +1,4 @@
-"""One vLLM on an RTX 4090 under overload: 300 ShareGPT requests, timed one by one."""
+"""One vLLM on an RTX 4090 was overloaded with 300 ShareGPT requests, timed one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefix cache counters of vLLM instances whose cache never fills: they must be met exactly."""
+"""The prefix cache counters of vLLM instances whose cache never fills must be met exactly."""
 
 from __future__ import annotations
 

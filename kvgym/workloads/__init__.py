@@ -1,4 +1,4 @@
-"""Workloads: requests over one prefix forest.
+"""Workloads are requests over one prefix forest.
 
 A source is a frozen dataclass whose fields are its configuration (configs/workloads) and whose
 `generate(seed, page_size)` returns a Workload: generated (`gsp`, `multiturn`, `ladder`), written out (`fixed`), or

@@ -1,4 +1,4 @@
-"""The workload contract: requests over one prefix forest, and how they are released."""
+"""A workload is requests over one prefix forest, with a rule for how they are released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block-id session files: chained block ids as ranges, one session or one request per line."""
+"""Block-id session files hold chained block ids as ranges, one session or one request per line."""
 
 from __future__ import annotations
 

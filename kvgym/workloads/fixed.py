@@ -1,4 +1,4 @@
-"""Requests written out row by row: for tests, examples and cases small enough to compute by hand."""
+"""Requests are written out row by row: for tests, examples and cases small enough to compute by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated shared prefix (GSP): groups of prompts that share a prefix, as in SGLang's bench_serving."""
+"""Generated shared prefix (GSP) draws groups of prompts that share a prefix, as SGLang's bench_serving does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One's own traffic: the requests of a log that `kvgym import` has turned into a workload file."""
+"""One's own traffic is served: the requests of a log that `kvgym import` has turned into a workload file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ladder of rates over one pool of prompts that repeat, stage after stage, as inference-perf applies load."""
+"""A ladder of rates serves one pool of prompts that repeat, stage after stage, as inference-perf applies load."""
 
 from __future__ import annotations
 

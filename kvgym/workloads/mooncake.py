@@ -1,4 +1,4 @@
-"""Mooncake-style traces: one request per line with its arrival, lengths and chained block hashes."""
+"""Mooncake-style traces hold a request per line with its arrival, lengths and chained block hashes."""
 
 from __future__ import annotations
 

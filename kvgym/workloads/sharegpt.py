@@ -1,4 +1,4 @@
-"""Real ShareGPT conversations: multi-turn chat where each prompt contains the turns before it."""
+"""Real ShareGPT conversations are multi-turn chat: each prompt contains the turns before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload whose fields change from episode to episode: a rate between two values, an order out of several."""
+"""A workload's fields change from episode to episode: a rate between two values, an order out of several."""
 
 from __future__ import annotations
 

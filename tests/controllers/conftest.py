@@ -26,6 +26,17 @@ def fleet(forest: Forest) -> Callable[[int], FleetSpec]:
 
 
 @pytest.fixture
+def start(fleet: Callable[[int], FleetSpec]) -> Callable[..., Any]:
+    """Return a function that begins an episode of a router on so many workers, and returns the router."""
+
+    def begin(router: Any, workers: int, seed: int = 0) -> Any:
+        router.reset(fleet(workers), seed)
+        return router
+
+    return begin
+
+
+@pytest.fixture
 def ask(forest: Forest) -> Callable[..., Decision]:
     """Return a function that makes a decision for a node; lists are per worker, the mask allows all by default."""
 

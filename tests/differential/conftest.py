@@ -38,24 +38,14 @@ class Oracle:
 
 
 @pytest.fixture(scope="session")
-def python(repo_root: Path) -> Path:
-    """The Python that has SGLang, and what vLLM's scheduler imports."""
-    named = os.environ.get("KVGYM_LIVE_PYTHON")
-    python = Path(named) if named else repo_root / ".live/bin/python"
-    if not python.is_file():
-        pytest.skip(f"no oracle at {named or '.live/bin/python'}; run `scripts/setup_live.sh .live`")
-    return python
-
-
-@pytest.fixture(scope="session")
-def oracle(python: Path) -> Iterator[Oracle]:
-    oracle = Oracle(python, "oracle_server.py")
+def oracle(live_python: Path) -> Iterator[Oracle]:
+    oracle = Oracle(live_python, "oracle_server.py")
     yield oracle
     oracle.close()
 
 
 @pytest.fixture
-def vllm(repo_root: Path, python: Path, tell: Callable[[str], None]) -> Iterator[Callable[[str], Oracle]]:
+def vllm(repo_root: Path, live_python: Path, tell: Callable[[str], None]) -> Iterator[Callable[[str], Oracle]]:
     """Starts vLLM's scheduler of a release, with `tell` to print what was compared."""
     started: list[Oracle] = []
 
@@ -63,7 +53,7 @@ def vllm(repo_root: Path, python: Path, tell: Callable[[str], None]) -> Iterator
         folder = Path(os.environ.get("KVGYM_VLLM", repo_root / ".vllm")) / release
         if not folder.is_dir():
             pytest.skip(f"no vLLM {release} at {folder}; run `scripts/setup_vllm.sh .vllm`")
-        started.append(Oracle(python, "vllm_server.py", folder))
+        started.append(Oracle(live_python, "vllm_server.py", folder))
         started[-1].tell = tell
         return started[-1]
 

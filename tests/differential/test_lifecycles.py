@@ -55,6 +55,12 @@ def serve(workload: Workload, eviction: str, capacity_tokens: int) -> list[list[
     return [[hits[r], after - before] for r, before, after in zip(order, evicted, evicted[1:], strict=False)]
 
 
+def ask(oracle: Any, page_size: int, policy: str, capacity: int, requests: list, block_tokens: int = 1) -> list:
+    """Return what `serve` returns, of requests [ids of blocks, prompt tokens, answer, priority] in SGLang's cache."""
+    sizes = {"page_size": page_size, "capacity_tokens": capacity, "block_tokens": block_tokens}
+    return oracle.ask(do="lifecycles", policy=policy, requests=requests, **sizes)
+
+
 def first_difference(ours: list[list[int]], theirs: list[list[int]]) -> str:
     """Describe where two tables part; empty when they don't."""
     assert len(ours) == len(theirs)
@@ -95,14 +101,7 @@ def test_lifecycles__random_requests(oracle: Any, count: Any, effort: int, polic
             )
         # enough for the longest request and the pages that admission keeps free, little more
         capacity = 94 + 4 * page_size + spare_tokens
-        theirs = oracle.ask(
-            do="lifecycles",
-            page_size=page_size,
-            policy=policy,
-            capacity_tokens=capacity,
-            block_tokens=1,
-            requests=asked,
-        )
+        theirs = ask(oracle, page_size, policy, capacity, asked)
         ours = serve(Fixed(tuple(rows)).generate(0, page_size), policy, capacity)
         assert not (difference := first_difference(ours, theirs)), f"{difference}; capacity {capacity}, {asked}"
         compared += len(asked)
@@ -134,14 +133,7 @@ def test_lifecycles__gsp(
         prompt, total = int(row["prompt_tokens"]), int(row["prompt_tokens"] + row["output_tokens"])
         ids = workload.forest.materialise(int(row["output_node"]), total, 1 << 20).tolist()
         requests.append([ids[:prompt], prompt, ids[prompt:], 0])
-    theirs = oracle.ask(
-        do="lifecycles",
-        page_size=page_size,
-        policy=policy,
-        capacity_tokens=GSP_CAPACITY_TOKENS,
-        block_tokens=1,
-        requests=requests,
-    )
+    theirs = ask(oracle, page_size, policy, GSP_CAPACITY_TOKENS, requests)
     assert [sum(column) for column in zip(*theirs, strict=True)] == [hit_tokens, evicted_tokens]
     assert not first_difference(serve(workload, policy, GSP_CAPACITY_TOKENS), theirs)
 
@@ -153,14 +145,8 @@ def test_lifecycles__mooncake(oracle: Any, data_dir: Path, policy: str, page_siz
     file = data_dir / "traces" / MOONCAKE
     with gzip.open(file, "rt") as lines:
         rows = [json.loads(line) for line in itertools.islice(lines, MOONCAKE_REQUESTS)]
-    theirs = oracle.ask(
-        do="lifecycles",
-        page_size=page_size,
-        policy=policy,
-        capacity_tokens=MOONCAKE_CAPACITY_TOKENS,
-        block_tokens=512,
-        requests=[[row["hash_ids"], row["input_length"], row["output_length"], 0] for row in rows],
-    )
+    requests = [[row["hash_ids"], row["input_length"], row["output_length"], 0] for row in rows]
+    theirs = ask(oracle, page_size, policy, MOONCAKE_CAPACITY_TOKENS, requests, block_tokens=512)
     assert sum(cached for cached, _ in theirs) > 0 < sum(evicted for _, evicted in theirs)
     workload = Mooncake(path=str(file), clients=1, limit=MOONCAKE_REQUESTS).generate(0, page_size)
     assert not first_difference(serve(workload, policy, MOONCAKE_CAPACITY_TOKENS), theirs)

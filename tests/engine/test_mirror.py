@@ -13,12 +13,16 @@ def mirror(policy: str = "lru", capacity: int = 100, page_size: int = 1) -> Mirr
     return MirrorCache(EVICTION.load(policy), capacity, page_size)
 
 
+def grow(tree: MirrorCache, above: int, tokens: int) -> int:
+    node = tree.add(above, tokens)
+    tree.insert(node)
+    return node
+
+
 def test_evict__names_whole_leaves_children_first():
     tree = mirror()
-    stem = tree.add(ROOT, 10)
-    tree.insert(stem)
-    leaf = tree.add(stem, 5)
-    tree.insert(leaf)
+    stem = grow(tree, ROOT, 10)
+    leaf = grow(tree, stem, 5)
     assert tree.resident_tokens == 15
     assert tree.evict(12) == [(leaf, 0), (stem, 0)]
     assert tree.resident_tokens == 0
@@ -27,24 +31,19 @@ def test_evict__names_whole_leaves_children_first():
 
 def test_evict__rlt_cuts_a_tail_and_the_next_leaf_grows_from_there():
     tree = mirror("rlt", page_size=2)
-    leaf = tree.add(ROOT, 10)
-    tree.insert(leaf)
+    leaf = grow(tree, ROOT, 10)
     assert tree.evict(4) == [(leaf, 6)]
-    longer = tree.add(leaf, 8)
-    tree.insert(longer)
+    grow(tree, leaf, 8)
     assert tree.resident_tokens == 14
     tree.check()
 
 
 def test_split__the_lower_half_keeps_its_number():
     tree = mirror()
-    first = tree.add(ROOT, 10)
-    tree.insert(first)
-    below = tree.add(first, 6)
-    tree.insert(below)
+    first = grow(tree, ROOT, 10)
+    below = grow(tree, first, 6)
     upper = tree.split(first, 4, [below])
-    other = tree.add(upper, 3)
-    tree.insert(other)
+    other = grow(tree, upper, 3)
     tree.check()
     assert tree.resident_tokens == 19
     assert tree.evict(6) == [(below, 0)]
@@ -54,8 +53,7 @@ def test_split__the_lower_half_keeps_its_number():
 
 def test_lock__keeps_a_path_until_it_is_released():
     tree = mirror()
-    leaf = tree.add(ROOT, 10)
-    tree.insert(leaf)
+    leaf = grow(tree, ROOT, 10)
     tree.lock(leaf)
     assert tree.evict(5) == []
     tree.unlock(leaf)
@@ -68,8 +66,7 @@ def test_nodes__are_used_again():
     tree = mirror(capacity=1000)
     numbers = set()
     for _ in range(500):
-        leaf = tree.add(ROOT, 10)
-        tree.insert(leaf)
+        leaf = grow(tree, ROOT, 10)
         numbers.add(leaf)
         tree.evict(10)
     assert len(numbers) < 64

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,17 +18,7 @@ from kvgym.types import DONE, FAILED, REJECTED
 
 WORKLOAD = {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0}
 CLUSTER = {"workers": 3, "capacity_tokens": 600}
-CHAT = {
-    "source": "fixed",
-    "clients": 2,
-    "rows": [
-        {"path": [["a", 50]], "output_tokens": 9, "answer": "x", "session": 1},
-        {"path": [["a", 50], ["x", 9], ["b", 20]], "output_tokens": 3, "session": 1, "think_s": 0.5},
-        {"path": [["c", 80]], "output_tokens": 5},
-        {"path": [["a", 50], ["d", 7]], "output_tokens": 1, "think_s": 0.25},
-    ],
-}
-"""Two sessions at once, a second turn that continues the first answer, and a request that waits for a free client."""
+CHAT = str(Path(__file__).with_name("chat.yaml"))
 ONE_AT_A_TIME = {"cost": {"model": "analytic", "cached_ms": 0.0, "miss_ms": 1.0}, "one_at_a_time": True}
 """A missed token costs one millisecond, a cached one nothing, an answer of one token nothing."""
 

@@ -24,17 +24,7 @@ TINY = {
     "cluster": {"workers": 3, "capacity_tokens": 600},
     "eviction": "rlt",
 }
-CHAT = {
-    "source": "fixed",
-    "clients": 2,
-    "rows": [
-        {"path": [["a", 50]], "output_tokens": 9, "answer": "x", "session": 1},
-        {"path": [["a", 50], ["x", 9], ["b", 20]], "output_tokens": 3, "session": 1, "think_s": 0.5},
-        {"path": [["c", 80]], "output_tokens": 5},
-        {"path": [["d", 700]], "output_tokens": 5},
-        {"path": [["a", 50], ["d", 7]], "output_tokens": 1, "think_s": 0.25},
-    ],
-}
+CHAT = str(Path(__file__).with_name("chat.yaml"))
 
 
 def native(copies: int, **arguments: Any) -> RoutingVectorEnv:
@@ -91,6 +81,7 @@ def same(copies: int, steps: int, seed: Any = 5, actions: Any = None, **argument
         {"reward": {"latency": 1.0, "ttft": 0.5, "makespan": 2.0}},
         {"reward": {"latency": 1.0, "cache": 0.1}},
         {"workload": CHAT},
+        {"workload": CHAT, "cluster": {"workers": 3, "capacity_tokens": 82}},  # too small for one of the prompts
         {"workload": TINY["workload"] | {"rate_rps": None}, "cluster": {"workers": 2, "capacity_tokens": [400, 900]}},
         {"eviction": "lru", "cluster": TINY["cluster"] | {"page_size": 16, "capacity_tokens": 640}},
         {"max_episode_steps": 7},

@@ -31,15 +31,6 @@ KEY_VARIABLE = "KVGYM_TEST_KEY"
 
 
 @pytest.fixture(scope="session")
-def live_python(repo_root: Path) -> Path:
-    named = os.environ.get("KVGYM_LIVE_PYTHON")
-    python = Path(named) if named else repo_root / ".live/bin/python"
-    if not python.is_file():
-        pytest.skip(f"no SGLang at {named or '.live/bin/python'}; run `scripts/setup_live.sh .live`")
-    return python
-
-
-@pytest.fixture(scope="session")
 def make_cluster(live_python: Path) -> Iterator[Callable[..., ClusterConfig]]:
     """Return a function that makes a live cluster; extra keywords go to its `live` part.
 

@@ -129,14 +129,14 @@ async def routed(stubs: list[Stub], **settings: Any) -> AsyncIterator[Routed]:
         "wait_s": 0.5,
     }
     config = build(RouteConfig, {**base, "workers": [stub.url for stub in stubs], **settings}, "route")
-    stop, told = asyncio.Event(), []
-    task = asyncio.create_task(run(config, lambda: list(config.workers), told.append, stop))
+    stop, told, ready = asyncio.Event(), [], []
+    task = asyncio.create_task(run(config, lambda: list(config.workers), told.append, ready.append, stop))
     try:
-        while not told and not task.done():
+        while not ready and not task.done():
             await asyncio.sleep(0.01)
         if task.done():
             task.result()
-        url = told[0].split(" on ")[1].split(",")[0]
+        url = ready[0]["url"]
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=False)) as session:
             yield Routed(url, session, stubs, stop, told)
     finally:

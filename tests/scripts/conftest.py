@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 
 Outcome = tuple[int, str, str]
-"""Exit code, last line of stdout, stderr."""
-
-
-def last_line(text: str) -> str:
-    return (text.splitlines() or [""])[-1]
+"""Exit code, stdout, stderr."""
 
 
 @pytest.fixture
@@ -27,7 +23,7 @@ def script(repo_root: Path, tmp_path: Path) -> Callable[..., Outcome]:
         command = [sys.executable, "-W", "error", str(repo_root / "scripts" / f"{name}.py"), *args]
         env = {**os.environ, "PYTHONPATH": str(repo_root)}
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        return done.returncode, last_line(done.stdout), done.stderr
+        return done.returncode, done.stdout, done.stderr
 
     return script
 
@@ -44,6 +40,6 @@ def call(
         with pytest.raises(SystemExit) as stopped:
             runpy.run_path(str(repo_root / "scripts" / f"{name}.py"), run_name="__main__")
         captured = capsys.readouterr()
-        return int(stopped.value.code or 0), last_line(captured.out), captured.err
+        return int(stopped.value.code or 0), captured.out, captured.err
 
     return call

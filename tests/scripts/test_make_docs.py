@@ -27,3 +27,6 @@ def test_modules__each_has_a_one_sentence_first_line(make_docs: ModuleType, repo
     for path in (*(repo_root / "kvgym").rglob("*.py"), *(repo_root / "controllers").rglob("*.py")):
         line = make_docs.sentence(path)
         assert line.endswith("."), f"{path}: the first docstring line must be one sentence, got {line!r}"
+        assert line.split()[0] not in ("How", "What", "When", "Where", "Whether", "Who"), (
+            f"{path}: give {line!r} a verb"
+        )

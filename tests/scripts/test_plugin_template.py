@@ -66,6 +66,7 @@ def test_template__list_names_the_package(python):
     for name in ("template_router", "template_eviction", "template_reward", "template_workload", "template_cost"):
         assert re.search(rf"^  {name} +\[kvgym-plugin-template 0.1.0\] \w.*\.$", out, re.MULTILINE)
     assert "broken" not in out
+    assert "template_router.surplus" in python("-m", "kvgym", "list", "routing fields")
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ import pytest
 def test_tiny_budget__learns_something_and_saves_weights(script, tmp_path):
     import torch
 
-    code, last, stderr = script("ppo_cleanrl_style", "--out", "run", "--steps", "8192")
+    code, out, stderr = script("ppo_cleanrl_style", "--out", "run", "--steps", "8192", "--json")
     assert code == 0, stderr
-    facts = json.loads(last)
+    facts = json.loads(out)
     assert facts["trained_s"] < facts["random_s"]
     weights = torch.load(tmp_path / "run" / "weights.pt", weights_only=True)
     assert "actor.2.weight" in weights

@@ -12,11 +12,11 @@ QUICK = ["--set", "against=[random_leaf]", "--set", "every=4000"]
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)])
 def test_tiny__beats_random_leaf_within_13000_steps(script, seed, tmp_path, kvgym):
-    code, last, stderr = script(
-        "train_eviction", "tiny", "--seed", str(seed), "--out", "run", "--steps", "12288", *QUICK
+    code, out, stderr = script(
+        "train_eviction", "tiny", "--seed", str(seed), "--out", "run", "--steps", "12288", "--json", *QUICK
     )
     assert code == 0, stderr
-    facts = json.loads(last)
+    facts = json.loads(out)
     random, learned = facts["cells"]
     assert facts["steps"] < 13_000 and learned["completed"] == random["completed"]
     assert learned["hit_rate"] > 1.15 * random["hit_rate"]

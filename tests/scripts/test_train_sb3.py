@@ -12,9 +12,9 @@ QUICK += ["--set", "env.workload.prompts_per_group=4"]
 
 @pytest.mark.slow
 def test_tiny_budget__leaves_a_model_that_plays_and_can_be_continued(script, tmp_path, kvgym):
-    code, last, stderr = script("train_sb3", "tiny", "--out", "run", "--steps", "256", *QUICK)
-    assert code == 0, stderr
-    facts, folder = json.loads(last), tmp_path / "run"
+    code, out, stderr = script("train_sb3", "tiny", "--out", "run", "--steps", "256", "--json", *QUICK)
+    assert code == 0 and "256 steps   mean" in stderr
+    facts, folder = json.loads(out), tmp_path / "run"
     assert facts["steps"] == 256 and [cell["routing"] for cell in facts["cells"]] == ["random", "learned"]
     assert tags(folder) >= {"reward/latency", "episode/p50_latency_s", "episode/p95_latency_s", "episode/hit_rate"}
     assert tags(folder) >= {"episode/invalid_actions", "validation/mean_latency_s", "validation/p95_latency_s"}
@@ -25,9 +25,10 @@ def test_tiny_budget__leaves_a_model_that_plays_and_can_be_continued(script, tmp
         "train_sb3", "tiny", "--out", "run", "--steps", "512", "--resume", *QUICK, "--set", "hidden=8"
     )
     assert code == 2 and "another 'hidden'" in stderr
-    code, last, stderr = script("train_sb3", "tiny", "--out", "run", "--steps", "384", "--resume", *QUICK)
-    assert code == 0, stderr
-    assert json.loads(last)["steps"] == 384
+    code, out, stderr = script("train_sb3", "tiny", "--out", "run", "--steps", "384", "--resume", *QUICK)
+    assert (code, stderr) == (0, "")
+    assert "384 steps   mean" in out and "{" not in out
+    assert [line.split()[0] for line in out.splitlines()[-2:]] == ["random", "learned"]
     assert json.loads((folder / "state.json").read_text())["steps"] == 384
 
     code, out, stderr = kvgym(
@@ -62,11 +63,11 @@ def test_mistake__is_one_line_and_leaves_nothing(call, tmp_path, args, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)])
 def test_tiny__beats_random_routing_within_30000_steps(script, seed):
-    code, last, stderr = script(
-        "train_sb3", "tiny", "--seed", str(seed), "--out", "run", "--set", "test.against=[random]"
+    code, out, stderr = script(
+        "train_sb3", "tiny", "--seed", str(seed), "--out", "run", "--json", "--set", "test.against=[random]"
     )
     assert code == 0, stderr
-    facts = json.loads(last)
+    facts = json.loads(out)
     random, learned = facts["cells"]
     assert facts["steps"] <= 30_000 and learned["completed"] == random["completed"]
     assert learned["mean_latency_s"] < 0.5 * random["mean_latency_s"]

@@ -2,17 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.config.loader import load_config, preset_names
-from kvgym.config.options import to_plain
 from kvgym.errors import ConfigError, UnknownNameError
 from kvgym.training.eviction_training import load_eviction_training
-
-
-@pytest.mark.parametrize("name", preset_names("train_eviction"))
-def test_presets__load_and_survive_a_round_trip(name):
-    config = load_eviction_training(load_config("train_eviction", name))
-    assert config.name == name
-    assert load_eviction_training(to_plain(config)) == config
 
 
 def test_comparison__plays_the_environment_with_other_policies():

@@ -1,1 +1,1 @@
-"""The live backend: real SGLang servers over HTTP, and kvgym's eviction policies inside them."""
+"""The live backend drives real SGLang servers over HTTP, with kvgym's eviction policies inside them."""

@@ -1,4 +1,4 @@
-"""The live backend: the workload's requests on real SGLang servers, in wall time, behind the backend contract.
+"""The live backend sends a workload's requests to real SGLang servers in wall time, behind the backend contract.
 
 Open-loop requests leave at their arrival times (divided by `time_scale`), closed-loop turns after the real answers. All
 times of records are wall seconds since the first decision, as the client sees them.

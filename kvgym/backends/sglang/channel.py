@@ -1,4 +1,4 @@
-"""The asynchronous half of the live backend: an event loop in a thread that sends requests and polls servers."""
+"""An event loop in a thread sends the live backend's requests and polls its servers."""
 
 from __future__ import annotations
 

@@ -17,13 +17,14 @@ from kvgym.backends.sglang.launcher import free_port
 from kvgym.backends.sglang.watchdog import Watchdog, stop_groups
 from kvgym.config.live import LiveConfig
 from kvgym.errors import BackendError, ConfigError
+from kvgym.interrupts import ignored
 
 POLICIES = ("cache_aware", "round_robin", "random", "power_of_two")
 """Policies of sglang-router 0.3.2 that need nothing but its workers."""
 
 
 class FrontRouter:
-    """A running sglang-router; a context manager that stops it.
+    """A running sglang-router; a context manager that stops it. Should this process be killed, a watchdog stops it.
 
     Args:
         live: interpreter and address.
@@ -46,11 +47,15 @@ class FrontRouter:
         command += ["--prometheus-host", live.host, "--prometheus-port", str(free_port(live.host))]
         command += ["--policy", policy, "--worker-startup-check-interval", "1", "--worker-urls", *urls]
         self._guard = Watchdog()
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        self._guard.watch(self._process.pid)
+        with self.log.open("wb") as log, ignored():  # a Ctrl-C in between would leave a router that nobody knows of
+            try:
+                self._process = subprocess.Popen(
+                    command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                )
+            except OSError as error:
+                self._guard.close()
+                raise BackendError(f"cannot run {command[0]}: {error.strerror}; set live.python") from error
+            self._guard.watch(self._process.pid)
         try:
             self._wait(len(urls), live.start_timeout_s)
         except BaseException:

@@ -1,4 +1,4 @@
-"""KV events of live servers: what their caches store and drop, as rows over a forest of the token ids really seen.
+"""KV events of live servers become rows over a forest of the token ids really seen: stored, dropped.
 
 SGLang (0.5.23, `--kv-events-config`) publishes over ZMQ: a message is topic, sequence number and a msgpack array
 (time, events, rank). BlockStored names blocks by hash, with their token ids and the block before them; BlockRemoved

@@ -1,4 +1,4 @@
-"""Books of a live episode: who is where, the integrals that rewards are made of, and the record of what has ended."""
+"""The books of a live episode say who is where, integrate what rewards are made of, and record what has ended."""
 
 from __future__ import annotations
 

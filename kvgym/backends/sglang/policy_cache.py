@@ -1,4 +1,4 @@
-"""SGLang's RadixCache with a kvgym policy in the place of its eviction; imported inside an SGLang server only.
+"""SGLang's RadixCache evicts by a kvgym policy here; imported inside an SGLang server only.
 
 Matching, inserting and locking are SGLang's own (0.5.23, `mem_cache/radix_cache.py`). A `MirrorCache` repeats each of
 these operations on the compiled cache, where the policy keeps its order, and says which tails an eviction drops.

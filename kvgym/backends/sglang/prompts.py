@@ -1,4 +1,4 @@
-"""Token ids of each request; a later turn continues the answer that the server really gave."""
+"""Each request gets its token ids; a later turn continues the answer that the server really gave."""
 
 from __future__ import annotations
 

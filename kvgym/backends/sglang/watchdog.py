@@ -1,4 +1,4 @@
-"""Stops started servers when the process that started them is gone, however it went.
+"""Stops started servers and routers, and all that they started, when the process that started them is gone.
 
 Run as a process of its own. Its standard input carries one process group per line (``+ID`` to watch, ``-ID`` to
 forget); when it ends, because the parent closed it, crashed or was killed, every watched group is stopped.
@@ -12,15 +12,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from kvgym.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import psutil
 
 GRACE_S = 8.0
 """SGLang takes about six seconds to end on SIGTERM."""
 
 
 class Watchdog:
-    """The parent's end: starts the process that watches."""
+    """The parent's end: starts the process that watches.
+
+    Raises:
+        MissingDependencyError: psutil is not installed.
+    """
 
     def __init__(self) -> None:
+        members(())  # needs psutil, as the other end will
         command = [sys.executable, "-m", "kvgym.backends.sglang.watchdog"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
         self._groups: set[int] = set()
@@ -46,32 +58,54 @@ class Watchdog:
         self._process.stdin.flush()
 
 
-def stop_groups(groups: list[int], grace_s: float = GRACE_S) -> None:
-    """End process groups: SIGTERM (after SIGCONT, for stopped ones), and SIGKILL for what is left after `grace_s`."""
-    for group in groups:
-        _signal(group, signal.SIGCONT)
-        _signal(group, signal.SIGTERM)
+def stop_groups(groups: Collection[int], grace_s: float = GRACE_S) -> None:
+    """End process groups and what they have started: SIGCONT, SIGTERM, and SIGKILL for what is left after `grace_s`.
+
+    Raises:
+        MissingDependencyError: psutil is not installed.
+    """
+    found = members(groups)
+    for number in (signal.SIGCONT, signal.SIGTERM):  # a stopped process hears of its end only when it runs on
+        _signal(found, number)
     deadline_s = time.monotonic() + grace_s
-    while any(map(alive, groups)) and time.monotonic() < deadline_s:
+    while (left := set(filter(_alive, found | members(groups)))) and time.monotonic() < deadline_s:
         time.sleep(0.1)
-    for group in groups:
-        _signal(group, signal.SIGKILL)
+    _signal(left | members(groups), signal.SIGKILL)
 
 
-def alive(group: int) -> bool:
-    """Return whether a process group has members that are no zombies."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8") as file:
-                state, _, found = file.read().rpartition(")")[2].split()[:3]
-                if int(found) == group and state not in "ZX":
-                    return True
-    return False
+def members(groups: Collection[int]) -> set[psutil.Process]:
+    """Return the living processes of these process groups, and those that they have started in other groups.
+
+    Raises:
+        MissingDependencyError: psutil is not installed.
+    """
+    try:
+        import psutil
+    except ImportError as error:
+        raise MissingDependencyError(f"started servers need pip install 'kvgym[live]': {error}") from error
+    found = set()
+    for process in psutil.process_iter() if groups else ():
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getpgid(process.pid) in groups:
+                found |= {process, *process.children(recursive=True)}
+    return set(filter(_alive, found))
 
 
-def _signal(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+def _alive(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
+
+def _signal(processes: Collection[psutil.Process], number: int) -> None:
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # it may have ended, and its number may be another's by now
+            process.send_signal(number)
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""One worker's radix cache: the cache itself, how eviction policies plug in, and the orders that they are made of."""
+"""One worker's cache is a radix tree or blocks; eviction policies plug in, made of ready orders."""

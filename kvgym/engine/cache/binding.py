@@ -1,4 +1,4 @@
-"""A policy's hooks as plain memory, so that a call from Python does not look the compiled functions up again.
+"""A policy's hooks are kept as plain memory, so that a call from Python does not look the functions up again.
 
 numba resolves a first-class function argument through Python at every call: some 50 microseconds for each hook, more
 than a whole step of the engine. `bind` does it once for each policy and keeps the resolved values; `hooks_of` reads

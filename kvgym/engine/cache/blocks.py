@@ -1,4 +1,4 @@
-"""The block cache of one vLLM worker: a pool of blocks, a free list in the order of reuse, a hash table of contents.
+"""The block cache of one vLLM worker has a pool of blocks, a free list in order of reuse, a table of contents.
 
 A *block* holds `page` tokens and belongs to the requests that count in its `ref`; at 0 it is on the free list and may
 be handed out, from the front. A full block is *hashed*: found by what it and all blocks before it contain, that is by
@@ -12,9 +12,7 @@ attention. They differ in where blocks without a hash go: to the end of the free
 
 from __future__ import annotations
 
-import numpy as np
-
-from kvgym.engine.cache.radix import fill_path
+from kvgym.engine.cache.radix import bucket, fill_path, path_at
 from kvgym.engine.pages import cacheable, page_ceil
 from kvgym.engine.state import Cache, Sim
 from kvgym.jit.door import i64, njit
@@ -24,14 +22,7 @@ from kvgym.types import REMOVED, STORED
 @njit()
 def block_bucket(c: Cache, w: int, node: int, depth: int) -> int:
     """Return the home position of a content in the table of blocks."""
-    x = np.uint64(node & 0x7FFFFFFFFFFFFFFF) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(depth) * np.uint64(
-        0xC2B2AE3D27D4EB4F
-    )
-    x ^= np.uint64(w) * np.uint64(0x165667B19E3779F9)
-    x ^= x >> np.uint64(29)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(32)
-    return i64(x & np.uint64(len(c.block_table) - 1))
+    return bucket(c.block_table, w, node & 0x7FFFFFFFFFFFFFFF, depth)
 
 
 @njit()
@@ -226,8 +217,7 @@ def hash_blocks(c: Cache, x: Sim, w: int, r: int, tokens: int) -> None:
         depth = (k + 1) * page
         node = i64(-2 - r)
         if depth <= known:
-            while c.nodes[c.path[i]].end < depth:
-                i += 1
+            i = path_at(c, i, depth)
             node = i64(c.path[i])
         add_hash(c, w, i64(x.tables[live.row, k]), node, depth)
     live.hashed = tokens // page
@@ -260,8 +250,7 @@ def find_blocks(c: Cache, x: Sim, w: int, r: int, tokens: int) -> tuple[int, int
         depth = (k + 1) * page
         node = i64(-2 - r)
         if depth <= known:
-            while c.nodes[c.path[i]].end < depth:
-                i += 1
+            i = path_at(c, i, depth)
             node = i64(c.path[i])
         b = i64(c.block_table[block_position(c, w, node, depth)])
         if b < 0:
@@ -278,8 +267,7 @@ def peek_blocks(c: Cache, w: int, node: int, tokens: int) -> int:
     fill_path(c, node)
     i = i64(1)
     for depth in range(page, tokens + 1, page):
-        while c.nodes[c.path[i]].end < depth:
-            i += 1
+        i = path_at(c, i, depth)
         if c.block_table[block_position(c, w, i64(c.path[i]), depth)] < 0:
             return depth - page
     return page_ceil(tokens - page + 1, page)

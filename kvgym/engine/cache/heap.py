@@ -1,4 +1,4 @@
-"""Keyed eviction: each worker's evictable leaves in a heap, smallest `key` first; `keyed` makes a policy of a rank."""
+"""A heap keeps each worker's evictable leaves, smallest `key` first; `keyed` makes a policy of a rank."""
 
 from __future__ import annotations
 

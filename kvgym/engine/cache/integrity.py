@@ -1,4 +1,4 @@
-"""The cache's invariants, checked in compiled code: a number per broken rule, 0 when all hold."""
+"""Compiled code checks the cache's invariants: a number per broken rule, 0 when all hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List eviction: each worker's evictable leaves in an array whose first `unmarked` entries are the candidates.
+"""An array keeps each worker's evictable leaves; its first `unmarked` entries are the candidates.
 
 Adding appends, removing moves the last entry into the gap: the order depends on the operations alone, so the same seed
 and operations pick the same leaves anywhere.
@@ -6,6 +6,7 @@ and operations pick the same leaves anywhere.
 
 from __future__ import annotations
 
+from kvgym.engine.cache.radix import remove_leaf
 from kvgym.engine.state import Cache
 from kvgym.jit.door import i64, njit
 
@@ -48,6 +49,17 @@ def discard(c: Cache, w: int, s: int) -> None:
     j = i64(worker.leaves)
     if i != j:
         place(c, w, i, i64(c.order[w, j]))
+
+
+@njit()
+def take(c: Cache, w: int, s: int) -> int:
+    """Evict leaf s; its parent is a candidate if it is a leaf now. Return the tokens freed."""
+    freed = i64(c.slots[s].d1 - c.slots[s].d0)
+    discard(c, w, s)
+    parent = remove_leaf(c, w, s)
+    if parent >= 0:
+        add(c, w, parent, True)
+    return freed
 
 
 @njit()

@@ -1,4 +1,4 @@
-"""Evictable leaves as somebody outside chooses among them: by last access, marked as in RLT, children counted.
+"""Somebody outside chooses among evictable leaves: by last access, marked as in RLT, children counted.
 
 The hooks keep what an `EvictionDecision` tells; `offer` names some leaves and `take` evicts one. Each worker's order
 is a heap by last access; a slot's key holds that tick above the number of children ever made below the slot.

@@ -1,4 +1,4 @@
-"""Marking policies: a phase's marks on whole slots, and its end.
+"""Marking policies mark whole slots for a phase, and end it.
 
 A slot's marked tokens are always its last ones (`mark` .. d1-1), because a tail that is marked can't be dropped.
 """

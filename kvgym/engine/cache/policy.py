@@ -1,4 +1,4 @@
-"""How an eviction policy plugs into the engine: four compiled hooks with fixed signatures.
+"""An eviction policy plugs into the engine with four compiled hooks of fixed signatures.
 
 A policy is one file in `controllers/eviction/` (or in a user's package) that ends in ``POLICY = Policy(...)``:
 

@@ -1,4 +1,4 @@
-"""The radix cache of one worker: match, insert, lock, evict, with SGLang 0.5.23's RadixCache semantics, exactly.
+"""One worker's radix cache matches, inserts, locks and evicts exactly as SGLang 0.5.23's RadixCache does.
 
 A *slot* is one radix node: tokens d0 .. d1-1 of the path that leads to forest node `node`. Slots split only where a
 match or an insert ends, as SGLang's nodes do, so node-wise policies evict the same runs. A prefix is named by
@@ -39,21 +39,21 @@ insert, made as the upper half of a split, or left as the unmatched rest of a sp
 
 
 @njit()
-def bucket(c: Cache, worker: int, first: int, d0: int) -> int:
-    """Return the home position of a key in the hash table."""
-    x = np.uint64(first) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(d0) * np.uint64(0xC2B2AE3D27D4EB4F)
+def bucket(table: np.ndarray, worker: int, node: int, depth: int) -> int:
+    """Return the home position of a key in a hash table, whose length is a power of two."""
+    x = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(depth) * np.uint64(0xC2B2AE3D27D4EB4F)
     x ^= np.uint64(worker) * np.uint64(0x165667B19E3779F9)
     x ^= x >> np.uint64(29)
     x *= np.uint64(0xBF58476D1CE4E5B9)
     x ^= x >> np.uint64(32)
-    return i64(x & np.uint64(len(c.table) - 1))
+    return i64(x & np.uint64(len(table) - 1))
 
 
 @njit()
 def lookup(c: Cache, worker: int, first: int, d0: int) -> int:
     """Return the slot of `worker` that begins in forest node `first` at depth `d0`, or -1."""
     mask = len(c.table) - 1
-    i = bucket(c, worker, first, d0)
+    i = bucket(c.table, worker, first, d0)
     while True:
         s = i64(c.table[i])
         if s < 0:
@@ -69,7 +69,7 @@ def table_add(c: Cache, s: int) -> None:
     """Enter slot s under its key (worker, first, d0), which must be absent."""
     mask = len(c.table) - 1
     slot = c.slots[s]
-    i = bucket(c, slot.worker, slot.first, slot.d0)
+    i = bucket(c.table, slot.worker, slot.first, slot.d0)
     while c.table[i] >= 0:
         i = (i + 1) & mask
     c.table[i] = s
@@ -80,7 +80,7 @@ def table_find(c: Cache, s: int) -> int:
     """Return the table position that holds slot s."""
     mask = len(c.table) - 1
     slot = c.slots[s]
-    i = bucket(c, slot.worker, slot.first, slot.d0)
+    i = bucket(c.table, slot.worker, slot.first, slot.d0)
     while c.table[i] != s:
         i = (i + 1) & mask
     return i
@@ -98,7 +98,7 @@ def table_remove(c: Cache, s: int) -> None:
         if other < 0:
             break
         slot = c.slots[other]
-        home = bucket(c, slot.worker, slot.first, slot.d0)
+        home = bucket(c.table, slot.worker, slot.first, slot.d0)
         if ((i - home) & mask) >= ((i - hole) & mask):
             c.table[hole] = other
             hole = i
@@ -185,37 +185,66 @@ def split(c: Cache, hooks: Any, s: int, depth: int, node: int, by_insert: bool) 
 
 
 @njit()
-def match(c: Cache, hooks: Any, w: int, node: int, tokens: int) -> int:
-    """Match the prefix (node, tokens) on worker w; return the slot in which it ends (w itself, the root, if nothing).
+def path_at(c: Cache, i: int, depth: int) -> int:
+    """Return the index in c.path, `i` or later, of the forest node that holds the path's token `depth` - 1."""
+    while c.nodes[c.path[i]].end < depth:
+        i += 1
+    return i
 
-    The matched length is ``c.slots[result].d1``. Touches the path; splits where the match ends inside a slot.
+
+@njit()
+def next_slot(c: Cache, w: int, i: int, depth: int) -> tuple[int, int]:
+    """Return (slot of worker w in which the path goes on from `depth`, or -1; its first node's index in c.path)."""
+    i = path_at(c, i, depth + 1)
+    return lookup(c, w, i64(c.path[i]), depth), i
+
+
+@njit()
+def descend(
+    c: Cache, hooks: Any, w: int, node: int, tokens: int, by_insert: bool, priority: int, inserted: int
+) -> tuple[int, int]:
+    """Match, or insert into what is there: touch the path, split at its end; return (last slot, its index in c.path).
+
+    `match` and `insert` say more. The index is that of a forest node at or before the end of the slot.
     """
-    nodes, slots = c.nodes, c.slots
-    level = fill_path(c, node)
+    level, slots = fill_path(c, node), c.slots
     worker = c.workers[w]
     worker.tick += 1
     tick = worker.tick
     s, depth, i = i64(w), i64(0), i64(1)
     while depth < tokens:
-        while nodes[c.path[i]].end <= depth:
-            i += 1
-        child = lookup(c, w, i64(c.path[i]), depth)
+        child, i = next_slot(c, w, i, depth)
         if child < 0:
             break
         end = common_end(c, child, level, tokens)
         slots[child].access = tick
-        if end < slots[child].d1:
-            while nodes[c.path[i]].end < end:
-                i += 1
-            return split(c, hooks, child, end, i64(c.path[i]), False)
-        hooks.touch(c, w, child, TOUCH_MATCH)
+        partial = end < slots[child].d1
+        if partial:
+            i = path_at(c, i, end)
+            child = split(c, hooks, child, end, i64(c.path[i]), by_insert)
+        if by_insert:
+            slots[child].priority = max(slots[child].priority, priority)
+            if end > inserted:
+                slots[child].hits += 1
         s, depth = child, end
-    return s
+        if partial:
+            break
+        hooks.touch(c, w, child, TOUCH_INSERT if by_insert else TOUCH_MATCH)
+    return s, i
+
+
+@njit()
+def match(c: Cache, hooks: Any, w: int, node: int, tokens: int) -> int:
+    """Match the prefix (node, tokens) on worker w; return the slot in which it ends (w itself, the root, if nothing).
+
+    The matched length is ``c.slots[result].d1``. Touches the path; splits where the match ends inside a slot.
+    """
+    return descend(c, hooks, w, node, tokens, False, 0, 0)[0]
 
 
 @njit()
 def attach_leaf(c: Cache, hooks: Any, s: int, i: int, tokens: int, locked: bool) -> int:
-    """Add a slot below slot s for the path c.path[i..] up to depth `tokens`; the caller sets hits and priority.
+    """Add a slot below slot s for the rest of the path up to depth `tokens`; the caller sets hits and priority.
 
     The new slot is not yet in the policy's order; slot s leaves it if it was a leaf.
     """
@@ -223,9 +252,9 @@ def attach_leaf(c: Cache, hooks: Any, s: int, i: int, tokens: int, locked: bool)
     above, slot = c.slots[s], c.slots[new]
     w, depth = i64(above.worker), i64(above.d1)
     worker = c.workers[w]
+    i = path_at(c, i, depth + 1)
     slot.worker, slot.parent, slot.first = w, s, c.path[i]
-    while c.nodes[c.path[i]].end < tokens:
-        i += 1
+    i = path_at(c, i, tokens)
     slot.node, slot.d0, slot.d1, slot.children = c.path[i], depth, tokens, 0
     worker.tick += 1
     slot.access = slot.created = worker.tick
@@ -259,35 +288,12 @@ def insert(
         locked: the new slot begins with one lock and protected (the caller locks the rest of the path), instead of
             evictable.
     """
-    nodes, slots = c.nodes, c.slots
-    level = fill_path(c, node)
-    worker = c.workers[w]
-    worker.tick += 1
-    tick = worker.tick
-    s, depth, i = i64(w), i64(0), i64(1)
-    while depth < tokens:
-        while nodes[c.path[i]].end <= depth:
-            i += 1
-        child = lookup(c, w, i64(c.path[i]), depth)
-        if child < 0:
-            break
-        end = common_end(c, child, level, tokens)
-        slots[child].access = tick
-        partial = end < slots[child].d1
-        if partial:
-            while nodes[c.path[i]].end < end:
-                i += 1
-            child = split(c, hooks, child, end, i64(c.path[i]), True)
-        slots[child].priority = max(slots[child].priority, priority)
-        if end > inserted:
-            slots[child].hits += 1
-        if not partial:
-            hooks.touch(c, w, child, TOUCH_INSERT)
-        s, depth = child, end
+    s, i = descend(c, hooks, w, node, tokens, True, priority, inserted)
+    depth = i64(c.slots[s].d1)
     if depth == tokens:
         return s, depth
     new = attach_leaf(c, hooks, s, i, tokens, locked)
-    slots[new].hits, slots[new].priority = i64(tokens > inserted), priority
+    c.slots[new].hits, c.slots[new].priority = i64(tokens > inserted), priority
     hooks.touch(c, w, new, TOUCH_NEW)
     if not locked:
         hooks.enter(c, w, new)
@@ -367,9 +373,7 @@ def peek(c: Cache, w: int, node: int, tokens: int) -> int:
     level = fill_path(c, node)
     depth, i = i64(0), i64(1)
     while depth < tokens:
-        while c.nodes[c.path[i]].end <= depth:
-            i += 1
-        child = lookup(c, w, i64(c.path[i]), depth)
+        child, i = next_slot(c, w, i, depth)
         if child < 0:
             break
         depth = common_end(c, child, level, tokens)

@@ -1,4 +1,4 @@
-"""Token-wise eviction: each draw picks a candidate leaf uniformly at random and drops one page from its tail.
+"""Token-wise eviction draws a candidate leaf uniformly at random and drops one page from its tail, again and again.
 
 The one place where a policy answers and acts in turn (one draw per page, as the paper's algorithm says). A call with
 fewer draws than candidates makes them one by one. A longer call draws *how often* each candidate is picked, which has

@@ -1,1 +1,1 @@
-"""Compiled entry points: what Python calls, with explicit signatures and a policy's hooks as plain memory."""
+"""Python calls compiled entry points, with explicit signatures and a policy's hooks as plain memory."""

@@ -1,4 +1,4 @@
-"""The engine's compiled entry points: run to a decision, route, read signals and records, grow.
+"""The engine is entered here: run to a decision, route, read signals and records, grow.
 
 Importing this module compiles the engine, or loads it from the cache folder; it is imported when an engine is built.
 """
@@ -21,25 +21,25 @@ from kvgym.jit.entry_points import BOOL, FLOAT, INT, INTS, MATRIX, VOID, entry_p
 
 @with_hooks(INT, SIM_TYPE)
 def run(c: Cache, x: Sim, bound: Any) -> int:
-    """`cluster.run`."""
+    """`loop.run`."""
     return loop.run(c, x, hooks_of(bound))
 
 
 @on_cache(VOID, SIM_TYPE, INT, FLOAT)
 def route(c: Cache, x: Sim, w: int, delay_s: float) -> None:
-    """`cluster.route`."""
+    """`loop.route`."""
     loop.route(c, x, w, delay_s)
 
 
 @on_cache(INT, SIM_TYPE, BOOL, MATRIX)
 def signals(c: Cache, x: Sim, exact: bool, out: np.ndarray) -> int:
-    """`signals.read_signals`."""
+    """`readings.read_signals`."""
     return read_signals(c, x, exact, out)
 
 
 @entry_point(VOID, SIM_TYPE, INT, RECORDS)
 def records(x: Sim, first: int, rows: np.ndarray) -> None:
-    """`signals.read_records`."""
+    """`readings.read_records`."""
     read_records(x, first, rows)
 
 
@@ -51,19 +51,13 @@ def rehash(c: Cache, table: np.ndarray) -> None:
             table_add(c, i64(table[i]))
 
 
-@on_cache(INT)
-def most_slots(c: Cache) -> int:
-    """The largest `cluster.most_slots` of all workers."""
-    most = i64(0)
-    for w in range(len(c.workers)):
-        most = max(most, loop.most_slots(c, w))
-    return most
+@on_cache(INT, INT)
+def most_slots(c: Cache, w: int) -> int:
+    """`loop.most_slots`."""
+    return loop.most_slots(c, w)
 
 
-@on_cache(INT)
-def most_logged(c: Cache) -> int:
-    """The largest `cluster.most_logged` of all workers."""
-    most = i64(0)
-    for w in range(len(c.workers)):
-        most = max(most, loop.most_logged(c, w))
-    return most
+@on_cache(INT, INT)
+def most_logged(c: Cache, w: int) -> int:
+    """`loop.most_logged`."""
+    return loop.most_logged(c, w)

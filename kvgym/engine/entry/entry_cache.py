@@ -1,4 +1,4 @@
-"""Compiled entry points for single cache operations: paused evictions and `CacheHandle` use them."""
+"""Single cache operations are entered here: paused evictions and `CacheHandle` use them."""
 
 from __future__ import annotations
 

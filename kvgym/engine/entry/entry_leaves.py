@@ -1,4 +1,4 @@
-"""Compiled entry points for evictions that are decided outside: offer leaves, take one."""
+"""Evictions that are decided outside are entered here: offer leaves, take one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry point that runs whole episodes with a compiled routing rule, for benchmarks and tests."""
+"""One entry point runs whole episodes with a compiled routing rule, for benchmarks and tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many episodes in one compiled call: each gets its route, runs to its next decision, and that is encoded.
+"""One compiled call steps many episodes: each gets its route, runs to its next decision, and that is encoded.
 
 Importing this module compiles it, or loads it from the cache folder. The engine is not compiled again: its entry points
 are called as first-class functions. Nothing here depends on an eviction policy.

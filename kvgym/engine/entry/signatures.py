@@ -1,4 +1,4 @@
-"""Signatures of the engine's entry points: on a cache, or on a cache and a policy's hooks in `binding`'s form."""
+"""Entry points take a cache, or a cache and a policy's hooks in `binding`'s form."""
 
 from __future__ import annotations
 

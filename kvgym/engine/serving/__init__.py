@@ -1,1 +1,1 @@
-"""What serves requests: the event loop, each worker's scheduler and batches, queues, faults, and what clients see."""
+"""Requests are served by an event loop, each worker's scheduler and batches, queues and faults."""

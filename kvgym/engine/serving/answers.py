@@ -1,4 +1,4 @@
-"""What clients see of their requests: first token and end, a network delay after the worker; and lost attempts.
+"""Clients see first token and end of their requests a network delay after the worker, and lost attempts.
 
 The integrals in CLOCK count what clients see. A request is in the system from its arrival at the router until its end
 has reached the client, and without a first token until that has reached it.

@@ -1,4 +1,4 @@
-"""A cluster's schedule as the engine's list of changes: who stops, what is noticed when, who starts."""
+"""A cluster's schedule becomes the engine's list of changes: who stops, what is noticed when, who starts."""
 
 from __future__ import annotations
 

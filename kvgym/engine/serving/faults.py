@@ -1,4 +1,4 @@
-"""Workers that join, fail and come back: what each change of the fleet does to requests, cache and the router's view.
+"""Workers join, fail and come back; each change touches requests, cache and the router's view.
 
 A failure is two changes. At STOP the worker dies: its step in progress is void, nothing happens on it any more, and the
 router does not know; it sees the worker as it was, and may send to it. At NOTICE (`detect_s` later, or when the worker

@@ -1,4 +1,4 @@
-"""The event loop over all workers: run to the next decision, route, in one fixed order of equal times.
+"""The event loop runs all workers to the next decision and routes, in one fixed order of equal times.
 
 Order of equal times: steps end, then the fleet changes (workers fail, join, recover), then answers reach their clients,
 then requests arrive, then workers schedule. Among workers the lower index goes first; among requests that are back at

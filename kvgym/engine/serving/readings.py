@@ -1,4 +1,4 @@
-"""What leaves the compiled state: per-worker signals for a decision, and records of what has ended."""
+"""Signals for a decision and records of what has ended are read out of the compiled state."""
 
 from __future__ import annotations
 

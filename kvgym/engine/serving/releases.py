@@ -1,4 +1,4 @@
-"""What is at the router next: recorded arrivals, follow-up turns, the closed loop's backlog, retries and answers.
+"""Requests reach the router by arrival, follow-up turn, the closed loop's backlog, retry or answer.
 
 Static arrivals are a sorted list with a cursor; everything else goes through a binary heap ordered by LIVE.due_s. A
 request is in it at most once. Also keeps the integrals that rewards are made of.

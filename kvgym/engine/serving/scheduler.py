@@ -1,4 +1,4 @@
-"""One worker's scheduler: SGLang 0.5.23's rules, pinned, for one engine without overlap, speculation or host cache.
+"""One worker's scheduler follows SGLang 0.5.23's rules: no overlap, no speculation, no host cache.
 
 The rules (source: sglang/srt/managers/schedule_policy.py, schedule_batch.py, scheduler.py of 0.5.23):
 

@@ -1,4 +1,4 @@
-"""Scraped engine metrics: what a router sees of running, queued and KV use, by period, delay and loss.
+"""A router sees scraped metrics of running, queued and KV use, by period, delay and loss.
 
 Scrape k happens at k * scrape_s, before anything else that happens then, and reaches the routers scrape_delay_s later;
 scrape 0 saw idle workers. The scrape of each worker is lost by itself, and a dead worker does not answer; routers then

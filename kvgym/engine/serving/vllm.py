@@ -1,4 +1,4 @@
-"""One vLLM worker's scheduler: v1 of 0.13.0 and 0.33.0, one engine, first come first served, synchronous.
+"""One vLLM worker's scheduler follows v1 of 0.13.0 or 0.33.0: one engine, first come first served, synchronous.
 
 The rules (source: vllm/v1/core/sched/scheduler.py and kv_cache_manager.py of both releases; shared runs with the real
 classes: tests/differential):

@@ -1,4 +1,4 @@
-"""Rewards: weighted sums of named terms, each made of what happened since the last step.
+"""Rewards are weighted sums of named terms, each made of what happened since the last step.
 
 A term is a function ``term(before, after, records) -> float`` of the episode's integrals at both steps (`Progress`)
 and of the RECORD rows that ended in between. A term with options is a class: its constructor takes them, its objects

@@ -1,4 +1,4 @@
-"""The contract of a reward term, and how a term says that one call can answer for many episodes."""
+"""A reward term is a function of what happened; it may say that one call can answer for many episodes."""
 
 from __future__ import annotations
 

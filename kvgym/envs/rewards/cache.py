@@ -1,4 +1,4 @@
-"""Prompt tokens that caches saved the answered requests since the last step; sums to `hit_tokens` of the run."""
+"""The term counts prompt tokens that caches have saved answered requests; it sums to `hit_tokens` of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minus the seconds that requests spent in the system since the last step; sums to minus the total latency."""
+"""The term is minus the seconds that requests spend in the system; it sums to minus the total latency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minus the increase of the largest accumulated load of a worker; sums to minus `makespan_load_s`."""
+"""The term is minus the increase of the largest accumulated load of a worker; it sums to minus `makespan_load_s`."""
 
 from __future__ import annotations
 

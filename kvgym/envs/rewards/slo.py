@@ -1,4 +1,4 @@
-"""Requests that were answered within a service level objective since the last step; sums to their number."""
+"""The term counts requests answered within a service level objective; it sums to their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minus the seconds that requests waited for their first token since the last step; sums to minus the total TTFT."""
+"""The term is minus the seconds that requests wait for their first token; it sums to minus the total TTFT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reward made of named terms, their weights and their options."""
+"""A reward is made of named terms, their weights and their options."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pictures of an episode: `frame` says what is to be seen, `text` and `pixels` draw it."""
+"""Pictures show an episode: `frame` says what is to be seen, `text` and `pixels` draw it."""

@@ -1,4 +1,4 @@
-"""What a picture of an episode shows, as numbers: totals, each worker's load and cache, the last decision."""
+"""A frame is a picture of an episode as numbers: totals, each worker's load and cache, the last decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One colour and one letter for each prefix, the same in every picture and every episode."""
+"""Each prefix has one colour and one letter, the same in every picture and every episode."""
 
 from __future__ import annotations
 

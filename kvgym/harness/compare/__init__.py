@@ -1,1 +1,1 @@
-"""A comparison: its grid and cells, one run after the other, what is stored of them and brought together."""
+"""A comparison has a grid and cells; it is run one after the other, stored and brought together."""

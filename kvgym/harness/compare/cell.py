@@ -1,4 +1,4 @@
-"""A cell of a comparison: what determines its runs, and what is kept of it in a folder."""
+"""A cell of a comparison holds what determines its runs; another form is what is kept of it in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of a comparison: `kvgym.harness.compare.plan` makes a plan of it."""
+"""A comparison is configured here; `kvgym.harness.compare.plan` makes a plan of it."""
 
 from __future__ import annotations
 

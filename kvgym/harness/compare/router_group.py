@@ -1,4 +1,4 @@
-"""Several routers side by side: one controller each, which sees its own decisions and what became of them."""
+"""Several routers act side by side: one controller each sees its own decisions and what became of them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The output folder of a comparison: who owns it, finished runs on disk, files that appear whole or not at all."""
+"""A store owns the output folder of a comparison: finished runs, files that appear whole or not at all."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from kvgym.errors import KVGymError, ResultsError
 from kvgym.harness.compare.cell import Cell, StoredCell
 from kvgym.harness.measure.samples import Samples, read_samples, write_samples
 from kvgym.records import read_records, replacing, write_records
 
-MANIFEST, LOCK = "manifest.json", ".lock"
+MANIFEST, LOCK, OWNER = "manifest.json", ".lock", ".owner"
 AnyCell = Cell | StoredCell
 
 
@@ -87,7 +88,7 @@ class Store:
         """Remove what `claim` has made, and nothing else; the folder itself stays with `keep`, or if it holds more."""
         for part in (self.records, self.samples):
             shutil.rmtree(part, ignore_errors=True)
-        for name in (MANIFEST, LOCK):
+        for name in (MANIFEST, OWNER, LOCK):
             with suppress(OSError):
                 (self.folder / name).unlink()
         if not keep:
@@ -207,26 +208,29 @@ def _check_owner(folder: Path, identity: str) -> None:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock of `folder`, which the system takes back from a process that dies, however it dies."""
+    lock, owner = FileLock(folder / LOCK), folder / OWNER
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("ab+", buffering=0)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise ResultsError(f"{_owner(owner)} is writing to {folder}; wait for it or choose another --out") from error
     except OSError as error:
         raise ResultsError(_cannot_write(folder, error)) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            holder = file.read().decode("ascii", "replace") or "(unknown)"
-            raise ResultsError(
-                f"process {holder} is writing to {folder}; wait for it or choose another --out"
-            ) from error
-        except OSError as error:
-            raise ResultsError(_cannot_write(folder, error)) from error
+    try:
         with suppress(OSError):  # on a full disk the lock holds as well without a name
-            file.truncate(0)
-            file.write(str(os.getpid()).encode())
+            owner.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
         yield
+    finally:
+        with suppress(OSError):
+            owner.unlink()
+        lock.release()
+
+
+def _owner(file: Path) -> str:
+    """Return who holds the lock, as far as it has said."""
+    with suppress(OSError, UnicodeDecodeError):
+        return file.read_text(encoding="utf-8") or "another process"
+    return "another process"
 
 
 def _cannot_write(folder: Path, error: OSError) -> str:

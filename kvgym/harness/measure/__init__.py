@@ -1,1 +1,1 @@
-"""Numbers of finished runs: metrics and paired statistics, tails per class, bounds, saturation, flags."""
+"""Finished runs become numbers: metrics and paired statistics, tails per class, bounds, saturation, flags."""

@@ -1,4 +1,4 @@
-"""Bounds on what eviction could have achieved: the most prompt tokens that any policy could have hit in a finished run.
+"""No policy could have hit more prompt tokens in a finished run than these bounds on eviction say.
 
 The bound holds for the run's own course: which worker got each request, and when it was admitted, had its prompt in
 memory and ended. Of running requests it counts the prompts, not what they have generated so far, nor what the scheduler

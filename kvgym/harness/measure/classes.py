@@ -1,4 +1,4 @@
-"""Tails per priority class and per tenant, and how evenly tenants are served."""
+"""Each priority class and tenant has its tails; fairness says how evenly tenants are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of the workers' load over a run: at most 512, evenly spaced over its decisions, kept beside the records."""
+"""Samples follow the workers' load over a run: at most 512, evenly spaced over its decisions."""
 
 from __future__ import annotations
 

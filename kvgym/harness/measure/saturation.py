@@ -1,4 +1,4 @@
-"""Whether a fleet kept up: how much of the arrivals became backlog, and whether that is more than chance."""
+"""A fleet that did not keep up saturates: more of the arrivals became backlog than chance explains."""
 
 from __future__ import annotations
 

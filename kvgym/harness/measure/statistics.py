@@ -1,4 +1,4 @@
-"""Numbers of one run from its request records, and paired ratios over seeds with 95 % intervals."""
+"""Request records become numbers of a run, and paired ratios over seeds with 95 % intervals."""
 
 from __future__ import annotations
 

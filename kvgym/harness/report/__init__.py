@@ -1,1 +1,1 @@
-"""What is shown of a comparison: tables, Markdown, and one self-contained HTML page with its plots."""
+"""A comparison is shown as tables, Markdown, and one self-contained HTML page with its plots."""

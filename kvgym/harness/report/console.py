@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import IO, Literal
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, Literal
 
 from rich import box
 from rich.cells import cell_len
@@ -23,6 +24,14 @@ def make_console(file: IO[str] | None = None) -> Console:
     if not console.is_terminal:
         console.width = WIDTH
     return console
+
+
+def answer(as_json: bool, facts: Mapping[str, Any], show: Callable[[Console], None]) -> None:
+    """Print on stdout what a command has found: `facts` as one JSON object for programs, or what `show` prints."""
+    if as_json:
+        print(json.dumps(facts), flush=True)
+    else:
+        show(make_console())
 
 
 def say(console: Console, *lines: str, style: str = "", indent: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The numbers behind the plots, from request records and load samples."""
+"""Request records and load samples become the numbers behind the plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single plots as SVG elements about 340 pixels wide, so that a phone shows one and a desktop several side by side."""
+"""Single plots are SVG elements about 340 pixels wide: a phone shows one, a desktop several side by side."""
 
 from __future__ import annotations
 

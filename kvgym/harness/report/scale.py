@@ -1,4 +1,4 @@
-"""Axes: maps values to pixels, linearly or by logarithm, and chooses ticks that a reader can read."""
+"""An axis maps values to pixels, linearly or by logarithm, and chooses ticks that a reader can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what the choice of the eviction policy made of each workload: nothing, or how much of what was possible."""
+"""One sentence per router says how much the eviction policy mattered, beside what was possible."""
 
 from __future__ import annotations
 

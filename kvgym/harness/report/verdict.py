@@ -1,4 +1,4 @@
-"""Says in plain sentences what a comparison has shown: who is best, by how much, and what of it is noise."""
+"""Plain sentences say what a comparison has shown: who is best, by how much, and what of it is noise."""
 
 from __future__ import annotations
 

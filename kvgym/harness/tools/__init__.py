@@ -1,1 +1,1 @@
-"""What the commands of kvgym do: run, watch, compare, trace, list, bench and serve-workers."""
+"""The commands of kvgym do their work here: run, watch, compare, trace, list, bench and serve-workers."""

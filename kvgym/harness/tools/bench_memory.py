@@ -1,4 +1,4 @@
-"""Peak memory of one large episode, to be run in a process of its own."""
+"""A process of its own measures the peak memory of one large episode."""
 
 from __future__ import annotations
 

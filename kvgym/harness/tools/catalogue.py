@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -94,10 +95,11 @@ def _options_of(family: str) -> Callable[[], Rows]:
     """Return what lists every option of every plug-in of `family`; these are imported for it."""
 
     def rows() -> Rows:
-        registry = table(family)
-        return [
-            (f"{name}.{option}", told) for name in sorted(registry) for option, told in _fields(registry.load(name))
-        ]
+        registry, found = table(family), []
+        for name in [*sorted(registry), *registry.outside()]:
+            with contextlib.suppress(PluginError):  # a broken one from outside disturbs nobody; `list` says so
+                found += [(f"{name}.{option}", told) for option, told in _fields(registry.load(name))]
+        return found
 
     return rows
 

@@ -1,4 +1,4 @@
-"""What ``module:attr`` promises and whether it can keep it, read from the source without importing anything."""
+"""The source tells what ``module:attr`` promises and whether it can keep it, without importing anything."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What sources build workloads from: arrival times, sessions, id chains, regions, and what is kept between episodes."""
+"""Sources build workloads from arrival times, sessions, id chains and regions, and keep some between episodes."""

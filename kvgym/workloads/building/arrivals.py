@@ -1,4 +1,4 @@
-"""Arrival processes: Poisson and Gamma gaps, and recorded stamps that sit on coarse ticks."""
+"""Requests arrive with Poisson or Gamma gaps, or at recorded stamps that sit on coarse ticks."""
 
 from __future__ import annotations
 

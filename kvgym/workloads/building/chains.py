@@ -1,4 +1,4 @@
-"""Id chains of block-id sessions: ranges to ids, unknown tails and answers, and which turn continues which answer."""
+"""Block-id sessions become id chains: ranges to ids, unknown tails and answers, which turn continues which."""
 
 from __future__ import annotations
 

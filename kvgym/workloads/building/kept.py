@@ -1,4 +1,4 @@
-"""A source that keeps what it has generated, for training runs that meet the same seeds again and again."""
+"""A source keeps what it has generated, for training runs that meet the same seeds again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client regions for workloads that do not say where their requests come from: drawn per session."""
+"""Sessions draw a client region where a workload does not say where its requests come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From rows to a Workload: turn numbers, `next` links, session heads and what the client asked for."""
+"""Rows become a Workload: turn numbers, `next` links, session heads and what the client asked for."""
 
 from __future__ import annotations
 

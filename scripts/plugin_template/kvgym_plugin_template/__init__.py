@@ -1,1 +1,1 @@
-"""One plug-in of each kind for kvgym; docs/plugins.md of kvgym explains them."""
+"""This package holds one plug-in of each kind for kvgym; docs/plugins.md of kvgym explains them."""

@@ -1,4 +1,4 @@
-"""A cost preset: a slow worker with linear step times (made-up numbers)."""
+"""A slow worker has linear step times (made-up numbers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Largest first: evict the leaf with the most tokens."""
+"""Largest first evicts the leaf with the most tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answered requests since the last step; sums to the number of completed requests."""
+"""The term counts answered requests; it sums to the number of completed requests."""
 
 from __future__ import annotations
 

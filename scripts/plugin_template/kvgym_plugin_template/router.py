@@ -1,4 +1,4 @@
-"""Longest hit: the worker that holds most of the prompt, among equals the one with the fewest requests in flight."""
+"""Longest hit takes the worker that holds most of the prompt, among equals the one with the fewest in flight."""
 
 from __future__ import annotations
 

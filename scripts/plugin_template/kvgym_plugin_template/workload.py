@@ -1,4 +1,4 @@
-"""Questions about a few documents, in random order, at a fixed rate."""
+"""Requests ask questions about a few documents, in random order, at a fixed rate."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvgym.config.options import option
+from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
 from kvgym.workloads.base import Workload
-from kvgym.workloads.building.arrivals import open_loop
+from kvgym.workloads.building.arrivals import check_rate, open_loop
 from kvgym.workloads.building.sessions import make_workload
 
 
@@ -20,17 +20,16 @@ from kvgym.workloads.building.sessions import make_workload
 class Documents:
     """Each prompt is a document and a question of its own; the fields are what a YAML file may set."""
 
-    documents: int = option(4, "number of documents")
-    questions: int = option(8, "questions per document")
-    document_tokens: int = option(1000, "length of a document", "tokens")
-    question_tokens: int = option(50, "length of a question", "tokens")
-    output_tokens: int = option(20, "length of an answer", "tokens")
+    documents: int = option(4, "number of documents", low=1)
+    questions: int = option(8, "questions per document", low=1)
+    document_tokens: int = option(1000, "length of a document", "tokens", low=1)
+    question_tokens: int = option(50, "length of a question", "tokens", low=1)
+    output_tokens: int = option(20, "length of an answer", "tokens", low=1)
     rate_rps: float | None = option(2.0, "arrival rate; null: all at once", "1/s")
 
     def __post_init__(self) -> None:
-        for name in ("documents", "questions", "document_tokens", "question_tokens", "output_tokens"):
-            if getattr(self, name) < 1:
-                raise WorkloadError(f"template_workload: {name} must be >= 1, got {getattr(self, name)}")
+        check_options(self, WorkloadError)
+        check_rate(self.rate_rps, cv=1.0)
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the requests of `seed`, compiled for `page_size`."""

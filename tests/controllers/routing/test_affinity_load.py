@@ -14,10 +14,8 @@ SPEED = 100.0
 
 
 @pytest.fixture
-def router(fleet: Any) -> AffinityLoad:
-    router = AffinityLoad(max_penalty_s=2.0, prefill_tokens_per_s=SPEED)
-    router.reset(fleet(3), 0)
-    return router
+def router(start: Any) -> AffinityLoad:
+    return start(AffinityLoad(max_penalty_s=2.0, prefill_tokens_per_s=SPEED), 3)
 
 
 @pytest.fixture

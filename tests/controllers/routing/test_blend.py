@@ -11,10 +11,8 @@ from kvgym.workloads.gsp import GSP
 
 
 @pytest.fixture
-def blend(fleet):
-    router = Blend()
-    router.reset(fleet(2), 0)
-    return router
+def blend(start):
+    return start(Blend(), 2)
 
 
 def test_score__a_miss_outweighs_eight_times_its_seconds_of_work(blend, ask):
@@ -25,11 +23,10 @@ def test_score__a_miss_outweighs_eight_times_its_seconds_of_work(blend, ask):
     assert blend.act(ask(2, [0, 0], 0.0, request=2)) != first
 
 
-def test_keep__counts_unanswered_work_after_it_has_drained(fleet, ask):
+def test_keep__counts_unanswered_work_after_it_has_drained(start, ask):
     choices = {}
     for keep in (0.0, 0.25):
-        router = Blend(keep=keep)
-        router.reset(fleet(2), 0)
+        router = start(Blend(keep=keep), 2)
         first = router.act(ask(4, [0, 0], 0.0, request=0))
         router.model.load.held_s[first] = 4 * 8 * 0.2 * 0.13 + 0.1
         # "A" is known at `first`; by the time it is asked for, all its work has drained but none is answered

@@ -6,15 +6,8 @@ from controllers.routing.cache_aware import CacheAware
 
 
 @pytest.fixture
-def router(fleet):
-    router = CacheAware()
-    router.reset(fleet(3), 0)
-    return router
-
-
-def test_defaults__are_those_of_router_032(router):
-    assert (router.cache_threshold, router.balance_abs, router.balance_rel) == (0.3, 64, 1.5)
-    assert (router.max_tree_chars, router.evict_every_s) == (67108864, 60.0)
+def router(start):
+    return start(CacheAware(), 3)
 
 
 def test_hit__goes_to_the_longest_match(router, ask):
@@ -64,9 +57,8 @@ def test_mask__hit_on_a_masked_worker_takes_the_first_allowed_and_inserts_nothin
     assert router.tree.match_chars(2).tolist() == [0, 0, 800]
 
 
-def test_tree__is_trimmed_every_minute(fleet, ask):
-    router = CacheAware(max_tree_chars=500)
-    router.reset(fleet(1), 0)
+def test_tree__is_trimmed_every_minute(start, ask):
+    router = start(CacheAware(max_tree_chars=500), 1)
     router.act(ask(2, [0], 10.0))
     assert router.tree.chars.tolist() == [800]
     router.act(ask(6, [0], 61.0))

@@ -7,15 +7,8 @@ from controllers.routing.cache_aware_014 import CacheAware014
 
 
 @pytest.fixture
-def router(fleet):
-    router = CacheAware014()
-    router.reset(fleet(3), 0)
-    return router
-
-
-def test_defaults__are_those_of_the_paper(router):
-    assert (router.cache_threshold, router.balance_abs, router.balance_rel) == (0.5, 32, 1.0001)
-    assert (router.max_tree_chars, router.evict_every_s) == (16777216, 60.0)
+def router(start):
+    return start(CacheAware014(), 3)
 
 
 def test_threshold__is_strict(router, ask):

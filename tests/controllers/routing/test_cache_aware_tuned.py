@@ -17,8 +17,7 @@ def test_constants__only_the_threshold_differs_from_the_release():
 
 
 @pytest.mark.parametrize(("cls", "expected"), [(CacheAware, 0), (CacheAwareTuned, 1)])
-def test_match_of_four_tenths__is_enough_for_the_release_only(cls, expected, fleet, ask):
-    router = cls()
-    router.reset(fleet(2), 0)
+def test_match_of_four_tenths__is_enough_for_the_release_only(cls, expected, start, ask):
+    router = start(cls(), 2)
     router.tree.insert(0, 1, 0.0)
     assert router.act(ask(2, [3, 0], prompt_chars=1000)) == expected

@@ -14,10 +14,8 @@ from kvgym.workloads.gsp import GSP
 
 
 @pytest.fixture
-def router(fleet):
-    router = LBGR()
-    router.reset(fleet(3), 0)
-    return router
+def router(start):
+    return start(LBGR(), 3)
 
 
 def play(router, backend, seed=0):
@@ -82,20 +80,18 @@ def test_residual__is_learned_per_worker_from_latencies(router, ask, finished):
     assert predicted_s[597:] == pytest.approx([2.0, 0.5, 0.5], rel=0.03)
 
 
-def test_trust__bounds_the_residual_in_the_choice(fleet, ask):
+def test_trust__bounds_the_residual_in_the_choice(start, ask):
     for trust, expected in ((0.5, 0), (50.0, 1)):
-        router = LBGR(trust=trust)
-        router.reset(fleet(2), 0)
+        router = start(LBGR(trust=trust), 2)
         router.residual.theta[0, 0] = 5.0
         router.load.cache.remember(0, 2, 0.0)
         # worker 0 holds the prompt and costs .03 s against .056 s, even half again as much; believed fully it costs 5 s
         assert router.act(ask(2, [0, 0])) == expected
 
 
-def test_miss_price__holds_a_prefix_together_where_many_wait(fleet, ask):
+def test_miss_price__holds_a_prefix_together_where_many_wait(start, ask):
     for price, expected in ((0.0, 1), (5.0, 0)):
-        router = LBGR(miss_price=price)
-        router.reset(fleet(2), 0)
+        router = start(LBGR(miss_price=price), 2)
         router.load.cache.remember(0, 2, 0.0)
         router.load.inflight[:] = 4
         router.load.work_s[:], router.load.held_s[:] = [0.05, 0.0], [0.05, 0.0]

@@ -10,10 +10,8 @@ from kvgym.types import DONE, FAILED, REJECTED
 
 
 @pytest.fixture
-def router(fleet):
-    router = LBGRRelease()
-    router.reset(fleet(3), 0)
-    return router
+def router(start):
+    return start(LBGRRelease(), 3)
 
 
 def test_defaults__are_those_of_the_release(router):

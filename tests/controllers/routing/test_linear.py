@@ -15,13 +15,11 @@ from kvgym.workloads.fixed import Fixed
 
 
 @pytest.fixture
-def make(fleet):
+def make(start):
     """Return a function that makes a router of a preset, reset for a fleet."""
 
     def build(preset, workers, **options):
-        router = preset(**options)
-        router.reset(fleet(workers), 0)
-        return router
+        return start(preset(**options), workers)
 
     return build
 

@@ -24,10 +24,8 @@ def at(ask: Any) -> Any:
     return decision
 
 
-def made(cls: Any, fleet: Any, **options: Any) -> Any:
-    router = cls(**options)
-    router.reset(fleet(3), 0)
-    return router
+def made(cls: Any, start: Any, **options: Any) -> Any:
+    return start(cls(**options), 3)
 
 
 @pytest.mark.parametrize(
@@ -41,22 +39,22 @@ def made(cls: Any, fleet: Any, **options: Any) -> Any:
         ([0, 0, 0], [1, 1, 1], [500, 400, 300], 2),
     ],
 )
-def test_precise__scores(fleet: Any, at: Any, hit: list[int], queued: list[int], used: list[int], worker: int) -> None:
-    assert made(LlmdPrecise, fleet).act(at(hit, queued, used)) == worker
+def test_precise__scores(start: Any, at: Any, hit: list[int], queued: list[int], used: list[int], worker: int) -> None:
+    assert made(LlmdPrecise, start).act(at(hit, queued, used)) == worker
 
 
-def test_load__without_a_prefix_weight(fleet: Any, at: Any) -> None:
-    assert made(LlmdPrecise, fleet, prefix=0.0).act(at([100, 0, 0], [1, 0, 0], [0, 10, 0])) == 2
+def test_load__without_a_prefix_weight(start: Any, at: Any) -> None:
+    assert made(LlmdPrecise, start, prefix=0.0).act(at([100, 0, 0], [1, 0, 0], [0, 10, 0])) == 2
 
 
-def test_mask__counts_in_no_range(fleet: Any, at: Any) -> None:
+def test_mask__counts_in_no_range(start: Any, at: Any) -> None:
     """Without worker 2, whose queue is the longest, one request more costs the whole weight."""
     choice = at([0, 0, 0], [0, 1, 100], [300, 0, 0], mask=[True, True, False])
-    assert made(LlmdPrecise, fleet).act(choice) == 0
+    assert made(LlmdPrecise, start).act(choice) == 0
 
 
-def test_default__goes_by_what_it_has_sent(fleet: Any, at: Any) -> None:
-    router = made(LlmdDefault, fleet)
+def test_default__goes_by_what_it_has_sent(start: Any, at: Any) -> None:
+    router = made(LlmdDefault, start)
     first = router.act(at([0, 0, 0], [0, 0, 0], [0, 0, 0]))
     assert router.act(at([0, 0, 0], [0, 0, 0], [0, 0, 0])) == first
     others = [500 if worker == first else 0 for worker in range(3)]
@@ -64,15 +62,15 @@ def test_default__goes_by_what_it_has_sent(fleet: Any, at: Any) -> None:
     assert router.act(at([0, 0, 0], [int(w == first) for w in range(3)], [10 * w for w in others])) != first
 
 
-def test_default__sees_no_more_than_the_first_blocks(fleet: Any, at: Any) -> None:
+def test_default__sees_no_more_than_the_first_blocks(start: Any, at: Any) -> None:
     """Node 2 and node 4 begin alike; with one block of 64 characters looked at they are the same."""
-    router = made(LlmdDefault, fleet, max_blocks=1)
+    router = made(LlmdDefault, start, max_blocks=1)
     first = router.act(at([0, 0, 0], [0, 0, 0], [0, 0, 0], node=2))
     assert router.index.tokens[first] == router._seen_tokens(at([0, 0, 0], [0, 0, 0], [0, 0, 0]))
 
 
-def test_default__forgets_beyond_its_bound(fleet: Any, at: Any) -> None:
-    router = made(LlmdDefault, fleet, lru_blocks=1)
+def test_default__forgets_beyond_its_bound(start: Any, at: Any) -> None:
+    router = made(LlmdDefault, start, lru_blocks=1)
     worker = router.act(at([0, 0, 0], [0, 0, 0], [0, 0, 0]))
     decision = at([0, 0, 0], [0, 0, 0], [0, 0, 0])
     assert router.index.tokens[worker] <= 64 * decision.prompt_tokens / decision.prompt_chars

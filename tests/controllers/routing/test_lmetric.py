@@ -9,12 +9,11 @@ from controllers.routing.lmetric import LMetric
 
 
 @pytest.fixture
-def choose(fleet, ask):
+def choose(start, ask):
     """Return a function that asks about a prompt of 200 tokens."""
 
     def make(inflight, hit, mask=None):
-        router = LMetric()
-        router.reset(fleet(len(inflight)), 0)
+        router = start(LMetric(), len(inflight))
         hits = None if hit is None else np.array(hit)
         return router.act(dataclasses.replace(ask(2, inflight, mask=mask), hit_tokens=hits))
 

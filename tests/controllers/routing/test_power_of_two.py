@@ -10,10 +10,8 @@ from kvgym.errors import ConfigError
 
 
 @pytest.fixture
-def router(fleet):
-    router = PowerOfTwo()
-    router.reset(fleet(4), 0)
-    return router
+def router(start):
+    return start(PowerOfTwo(), 4)
 
 
 def test_two_different_workers__so_the_most_loaded_is_never_chosen(router, ask):
@@ -32,9 +30,8 @@ def test_mask__of_two_allowed_workers_the_less_loaded(router, ask):
     assert {router.act(ask(1, [0, 7, 0, 4], mask=[False, True, False, False])) for _ in range(5)} == {1}
 
 
-def test_tokens__compare_prompt_tokens_in_flight(fleet, ask):
-    router = PowerOfTwo(load="tokens")
-    router.reset(fleet(2), 0)
+def test_tokens__compare_prompt_tokens_in_flight(start, ask):
+    router = start(PowerOfTwo(load="tokens"), 2)
     decision = dataclasses.replace(ask(1, [10, 2]), inflight_tokens=np.array([1000, 100_000]))
     assert {router.act(decision) for _ in range(20)} == {0}
 

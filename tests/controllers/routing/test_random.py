@@ -5,9 +5,8 @@ import numpy as np
 from controllers.routing.random import Random
 
 
-def test_random__is_uniform_over_the_allowed(fleet, ask):
-    router = Random()
-    router.reset(fleet(4), 3)
+def test_random__is_uniform_over_the_allowed(start, ask):
+    router = start(Random(), 4, 3)
     counts = np.bincount([router.act(ask(1, [0] * 4, mask=[True, True, False, True])) for _ in range(3000)])
     assert counts[2] == 0
     assert abs(counts[[0, 1, 3]] - 1000).max() < 120

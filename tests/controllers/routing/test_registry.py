@@ -55,30 +55,37 @@ def test_mask__is_obeyed_whatever_the_state(name, fleet, ask):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mask__that_allows_nobody_is_an_error(name, fleet, ask):
-    controller = ROUTING.load(name)()
-    controller.reset(fleet(2), 0)
+def test_mask__that_allows_nobody_is_an_error(name, start, ask):
+    controller = start(ROUTING.load(name)(), 2)
     with pytest.raises(SimulationError, match="allows no worker"):
         controller.act(ask(1, [0, 0], mask=[False, False]))
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "tree_chars"),
+    [("cache_aware", (0.3, 64, 1.5), 1 << 26), ("cache_aware_014", (0.5, 32, 1.0001), 1 << 24)],
+)
+def test_defaults__are_those_of_router_032_and_of_the_paper(name, rule, tree_chars):
+    router = ROUTING.load(name)()
+    assert (router.cache_threshold, router.balance_abs, router.balance_rel) == rule
+    assert (router.max_tree_chars, router.evict_every_s) == (tree_chars, 60.0)
+
+
 @pytest.mark.parametrize("name", ["cache_aware", "cache_aware_014", "cache_aware_tuned", "lbgr_release"])
-def test_match__is_a_prefix_not_a_set_of_texts(name, fleet, ask):
+def test_match__is_a_prefix_not_a_set_of_texts(name, start, ask):
     # "A" is cached on worker 0, "B" on worker 1: "B A" begins with B, so only worker 1 has anything of it.
-    controller = ROUTING.load(name)(max_tree_chars=2**20)
-    controller.reset(fleet(2), 0)
+    controller = start(ROUTING.load(name)(max_tree_chars=2**20), 2)
     controller.tree.insert(0, 1, 0.0)
     controller.tree.insert(1, 4, 0.0)
     assert controller.tree.match_chars(5).tolist() == [0, 400]
     assert controller.act(ask(5, [0, 0], 1.0, prompt_chars=780)) == 1
 
 
-def test_miss__goes_to_the_idle_worker_by_the_new_rule_and_to_the_small_tree_by_the_old(fleet, ask):
+def test_miss__goes_to_the_idle_worker_by_the_new_rule_and_to_the_small_tree_by_the_old(start, ask):
     # Worker 0: small tree, long queue. Worker 1: large tree, idle.
     choices = {}
     for name in ("cache_aware", "cache_aware_014"):
-        controller = ROUTING.load(name)()
-        controller.reset(fleet(2), 0)
+        controller = start(ROUTING.load(name)(), 2)
         controller.tree.insert(0, 6, 0.0)
         controller.tree.insert(1, 2, 0.0)
         choices[name] = controller.act(ask(5, [30, 0], 1.0))
@@ -95,9 +102,8 @@ def index_of(controller):
 @pytest.mark.parametrize(
     "name", ["cache_aware", "cache_aware_014", "cache_aware_tuned", "lbgr_release", "lbgr", "session_affinity"]
 )
-def test_restart__makes_the_router_forget_what_the_worker_held(name, fleet, ask):
-    controller = ROUTING.load(name)()
-    controller.reset(fleet(2), 0)
+def test_restart__makes_the_router_forget_what_the_worker_held(name, fleet, start, ask):
+    controller = start(ROUTING.load(name)(), 2)
     index = index_of(controller)
     only = ([True, False], [False, True])
     for request, node in enumerate((2, 5)):
@@ -135,9 +141,8 @@ def test_faults__every_router_serves_a_fleet_that_fails_and_comes_back(name):
     assert (records["status"] == DONE).mean() > 0.9 and (records["attempts"] > 1).any()
 
 
-def test_restart__moves_sessions_away(fleet, ask):
-    controller = ROUTING.load("session_affinity")()
-    controller.reset(fleet(2), 0)
+def test_restart__moves_sessions_away(start, ask):
+    controller = start(ROUTING.load("session_affinity")(), 2)
     for worker in (0, 1):
         mask = [worker == 0, worker == 1]
         controller.act(dataclasses.replace(ask(2, [0, 0], mask=mask, incarnation=[0, 0]), session=worker))

@@ -10,10 +10,8 @@ from kvgym.errors import ConfigError
 
 
 @pytest.fixture
-def router(fleet):
-    router = SessionAffinity()
-    router.reset(fleet(3), 0)
-    return router
+def router(start):
+    return start(SessionAffinity(), 3)
 
 
 @pytest.fixture

@@ -13,24 +13,21 @@ from kvgym.errors import ConfigError
 from kvgym.workloads.gsp import GSP
 
 
-def test_shortest_queue__takes_the_fewest_in_flight(fleet, ask):
-    router = ShortestQueue()
-    router.reset(fleet(4), 0)
+def test_shortest_queue__takes_the_fewest_in_flight(start, ask):
+    router = start(ShortestQueue(), 4)
     assert router.act(ask(1, [3, 2, 1, 4])) == 2
     assert router.act(ask(1, [3, 2, 1, 4], mask=[True, True, False, True])) == 1
 
 
-def test_shortest_queue__ties_are_drawn(fleet, ask):
-    router = ShortestQueue()
-    router.reset(fleet(4), 0)
+def test_shortest_queue__ties_are_drawn(start, ask):
+    router = start(ShortestQueue(), 4)
     counts = np.bincount([router.act(ask(1, [5, 1, 1, 1])) for _ in range(3000)])
     assert counts[0] == 0
     assert abs(counts[1:] - 1000).max() < 120
 
 
-def test_signal__queued_is_what_the_workers_report(fleet, ask):
-    router = ShortestQueue(signal="queued")
-    router.reset(fleet(3), 0)
+def test_signal__queued_is_what_the_workers_report(start, ask):
+    router = start(ShortestQueue(signal="queued"), 3)
     decision = ask(1, [0, 5, 9])
     assert router.act(dataclasses.replace(decision, queued=np.array([4, 2, 1]))) == 2
     assert router.act(dataclasses.replace(decision, queued=None)) == 0

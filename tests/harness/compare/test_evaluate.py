@@ -10,15 +10,6 @@ from kvgym.errors import ConfigError, UnknownNameError
 from kvgym.harness.compare.evaluate import evaluate
 from kvgym.harness.tools.comparison import compare
 
-GRID = {
-    "name": "tiny",
-    "workloads": [{"use": {"source": "gsp", "groups": 8, "prompts_per_group": 4, "lens": [64, 128]}, "name": "gsp"}],
-    "clusters": [{"use": {"workers": 2, "capacity_tokens": 1000}, "name": "two"}],
-    "routing": ["round_robin", "random"],
-    "eviction": ["lru", "rlt"],
-    "seeds": 2,
-}
-
 
 class Last:
     """Has the `predict` of a trained model."""
@@ -36,9 +27,9 @@ def numbers(cells):
 
 
 @pytest.mark.parametrize("policy", ["random", "controllers.routing.random:Random", Random()])
-def test_evaluate__gives_the_numbers_of_compare(tmp_path, policy):
-    compared = compare(GRID, tmp_path / "out", jobs=1).summary
-    results = kvgym.evaluate(policy, GRID)
+def test_evaluate__gives_the_numbers_of_compare(grid, tmp_path, policy):
+    compared = compare(grid, tmp_path / "out", jobs=1).summary
+    results = kvgym.evaluate(policy, grid)
     renamed = [cell for cell in results.cells if cell.labels[2] != "round_robin"]
     assert results.baseline == compared.baseline == ("round_robin", "lru")
     assert [(cell.seeds, cell.per_seed, cell.metrics, cell.ratios) for cell in renamed] == list(
@@ -48,16 +39,16 @@ def test_evaluate__gives_the_numbers_of_compare(tmp_path, policy):
     assert len(results.cells) == 3
 
 
-def test_evaluate__a_model_with_predict():
-    results = evaluate(Last(), {**GRID, "eviction": ["lru"]}, seeds=[4, 9])
+def test_evaluate__a_model_with_predict(grid):
+    results = evaluate(Last(), {**grid, "eviction": ["lru"]}, seeds=[4, 9])
     base, ours = results.cells
     assert (base.labels[2:], ours.labels[2:]) == (("round_robin", "lru"), ("Last", "lru"))
     assert (ours.seeds, ours.mean("busiest_share")) == ((4, 9), 1.0)
     assert ours.ratios["p50_latency_s"][0] > 1
 
 
-def test_evaluate__the_baseline_itself_gets_a_name_of_its_own():
-    results = evaluate("round_robin", {**GRID, "eviction": ["lru"]}, seeds=1)
+def test_evaluate__the_baseline_itself_gets_a_name_of_its_own(grid):
+    results = evaluate("round_robin", {**grid, "eviction": ["lru"]}, seeds=1)
     assert [cell.labels[2] for cell in results.cells] == ["round_robin", "round_robin (policy)"]
     assert results.cells[1].ratios["p50_latency_s"][0] == 1.0
 
@@ -70,16 +61,16 @@ def test_evaluate__the_baseline_itself_gets_a_name_of_its_own():
         (3, ConfigError, r"or have predict\(\); got int"),
     ],
 )
-def test_evaluate__what_is_no_policy(policy, error, message):
+def test_evaluate__what_is_no_policy(grid, policy, error, message):
     with pytest.raises(error, match=message):
-        evaluate(policy, GRID)
+        evaluate(policy, grid)
 
 
-def test_evaluate__a_wrong_configuration():
+def test_evaluate__a_wrong_configuration(grid):
     with pytest.raises(UnknownNameError, match="did you mean 'quickstart'"):
         evaluate("random", "quickstrat")
     with pytest.raises(ConfigError, match="seeds must be distinct"):
-        evaluate("random", GRID, seeds=[1, 1])
+        evaluate("random", grid, seeds=[1, 1])
 
 
 def test_kvgym__has_no_other_lazy_names():
@@ -94,7 +85,7 @@ def test_evaluate__its_docstring_is_true():
     assert (failed, tried > 4) == (0, True)
 
 
-def test_evaluate__a_fleet_that_idles_beside_one_shared_prefix_is_flagged_with_the_rule_that_allows_it():
+def test_evaluate__a_fleet_that_idles_beside_one_shared_prefix_is_flagged_with_the_rule_that_allows_it(grid):
     """Prompts share 95 %; at one a second nothing waits, and a second copy of that is not worth its time."""
     source = {
         "source": "gsp",
@@ -105,7 +96,7 @@ def test_evaluate__a_fleet_that_idles_beside_one_shared_prefix_is_flagged_with_t
         "rate_rps": 1.0,
     }
     grid = {
-        **GRID,
+        **grid,
         "workloads": [{"use": source, "name": "one"}],
         "clusters": ["l40x4"],
         "eviction": ["lru"],

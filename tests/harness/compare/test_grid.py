@@ -109,6 +109,7 @@ def test_config__mistakes(change, message):
         ({"eviction": ["lruu"]}, UnknownNameError, "unknown eviction policy 'lruu'.*'lru'"),
         ({"workloads": [{"use": {"source": "gspp"}}]}, UnknownNameError, "unknown workload 'gspp'.*'gsp'"),
         ({"workloads": ["nothing"]}, UnknownNameError, "no preset 'nothing' in configs/workloads"),
+        ({"workloads": ["gsp"]}, UnknownNameError, "'gsp' is a workload source, not a preset; give a .yaml file"),
         ({"clusters": [{"use": {"workers": 0}}]}, ConfigError, "cluster: workers must be a whole number >= 1"),
         ({"workloads": [GSP, GSP]}, ConfigError, "two cells are called tiny / two / random / lru"),
         ({"workloads": [{"use": {**GSP["use"], "rate_rps": -1.0}}]}, WorkloadError, "rate_rps must be > 0"),

@@ -12,19 +12,10 @@ from kvgym.harness.compare.results import find_run, read_results
 from kvgym.harness.report.tables import markdown
 from kvgym.harness.tools.comparison import compare
 
-GRID = {
-    "name": "tiny <b>&amp;",
-    "workloads": [{"use": {"source": "gsp", "groups": 8, "prompts_per_group": 4, "lens": [64, 128]}, "name": "gsp"}],
-    "clusters": [{"use": {"workers": 2, "capacity_tokens": 1000}, "name": "two"}],
-    "routing": ["round_robin", "random"],
-    "eviction": ["lru", "rlt"],
-    "seeds": 2,
-}
-
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return compare(GRID, tmp_path_factory.mktemp("finished") / "out", jobs=1).folder
+def finished(grid, tmp_path_factory):
+    return compare({**grid, "name": "tiny <b>&amp;"}, tmp_path_factory.mktemp("finished") / "out", jobs=1).folder
 
 
 @pytest.fixture
@@ -46,13 +37,13 @@ def test_read_results__gives_what_the_comparison_gave(finished, folder):
     ].mean("p50_latency_s")
 
 
-def test_read_results__needs_no_plug_in_and_no_data(tmp_path, monkeypatch):
+def test_read_results__needs_no_plug_in_and_no_data(grid, tmp_path, monkeypatch):
     (tmp_path / "gone_router.py").write_text("from controllers.routing.round_robin import RoundRobin as Router\n")
     row = {"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [1, 2]}
     (tmp_path / "gone.jsonl").write_text(json.dumps(row) + "\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     workload = {"use": {"source": "mooncake", "path": str(tmp_path / "gone.jsonl")}, "name": "trace"}
-    made = compare({**GRID, "workloads": [workload], "routing": ["gone_router:Router"]}, tmp_path / "out", jobs=1)
+    made = compare({**grid, "workloads": [workload], "routing": ["gone_router:Router"]}, tmp_path / "out", jobs=1)
     for name in ("gone_router.py", "gone.jsonl"):
         (tmp_path / name).unlink()
     monkeypatch.delitem(sys.modules, "gone_router")
@@ -164,8 +155,8 @@ def test_find_run__by_the_names_of_the_tables(folder):
         find_run(folder, "gsp/two/random/lru", 9)
 
 
-def test_order_of_the_grid__gives_every_cell_the_same_numbers(finished, tmp_path):
-    turned = {**GRID, "routing": ["random", "round_robin"], "eviction": ["rlt", "lru"], "seeds": [1, 0]}
+def test_order_of_the_grid__gives_every_cell_the_same_numbers(grid, finished, tmp_path):
+    turned = {**grid, "routing": ["random", "round_robin"], "eviction": ["rlt", "lru"], "seeds": [1, 0]}
     turned["baseline"] = {"routing": "round_robin", "eviction": "lru"}
     compare(turned, tmp_path / "out", jobs=1)
     found = []

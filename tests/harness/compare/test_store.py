@@ -34,24 +34,36 @@ def holder(tmp_path, repo_root):
 
 
 def test_claim__one_process_at_a_time_and_a_dead_one_is_no_obstacle(tmp_path, holder):
-    with pytest.raises(ResultsError, match=f"process {holder.pid} is writing to .*choose another --out"):
+    with pytest.raises(ResultsError, match=f"process {holder.pid} on .* is writing to .*choose another --out"):
         with Store.claim(tmp_path / "out", MANIFEST):
             pass
     holder.kill()
     holder.wait()
+    owner = tmp_path / "out" / ".owner"
+    assert owner.read_text().startswith(f"process {holder.pid} on "), "it had no time to clear away"
     with Store.claim(tmp_path / "out", MANIFEST) as store:
         assert store.records.is_dir()
+        assert owner.read_text().startswith(f"process {os.getpid()} on ")
+    assert not owner.exists()
 
 
 def test_claim__is_given_back(tmp_path):
     for _ in range(2):
         with Store.claim(tmp_path, MANIFEST):
             pass
-    assert (tmp_path / ".lock").read_text() == str(os.getpid())
+    assert not (tmp_path / ".owner").exists()
+
+
+def test_claim__an_owner_without_a_name_still_keeps_others_out(tmp_path, holder):
+    (tmp_path / "out" / ".owner").unlink()
+    with pytest.raises(ResultsError, match="another process is writing to"):
+        with Store.claim(tmp_path / "out", MANIFEST):
+            pass
 
 
 def test_claim__a_kill_at_any_point_leaves_a_folder_that_is_taken_up(tmp_path):
     (tmp_path / ".lock").write_text("1")
+    (tmp_path / ".owner").write_text("process 1 on elsewhere")
     (tmp_path / ".manifest.json.1.tmp").write_text("{")
     with Store.claim(tmp_path, MANIFEST):
         pass

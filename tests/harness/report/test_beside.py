@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from kvgym.harness.compare.summary import CellSummary
@@ -12,22 +13,9 @@ from kvgym.harness.report.beside import COLUMNS, beside_rows
 def cell(backend: str, routing: str, hit_rate: float | None, fleet: str = "{}") -> CellSummary:
     values: dict[str, Any] = dict.fromkeys(METRICS, (None, None, None))
     values["hit_rate"] = (hit_rate, hit_rate, hit_rate)
-    return CellSummary(
-        labels=("load", f"{backend} fleet", routing, "lru"),
-        seeds=(0,),
-        per_seed=[],
-        metrics=values,
-        ratios={},
-        hit_gain=(None, None, None),
-        published={},
-        timing=[],
-        notes={},
-        classes={},
-        flags=[],
-        oracle=False,
-        backend=backend,
-        fleet=fleet,
-    )
+    labels = ("load", f"{backend} fleet", routing, "lru")
+    unused = dict.fromkeys(field.name for field in dataclasses.fields(CellSummary))
+    return CellSummary(**{**unused, "labels": labels, "metrics": values, "backend": backend, "fleet": fleet})
 
 
 def test_beside_rows__pairs_by_workload_fleet_and_controllers() -> None:
