@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 FAST := tests/test_layers.py tests/scripts/test_make_docs.py tests/config/test_loader.py tests/test_records.py \
 	tests/harness/compare/test_grid.py tests/harness/compare/test_overrides.py tests/harness/measure/test_statistics.py
 
-.PHONY: quickstart test soak docs test-live check live bench prove-plugins serving vllm chromium announce clean
+.PHONY: quickstart test soak docs test-live check live route-demo bench prove-plugins serving vllm chromium announce clean
 
 quickstart: $(VENV)/.lean
 	$(BIN)/kvgym compare configs/compare/quickstart.yaml
@@ -39,6 +39,10 @@ check: $(VENV)/.dev
 # Real servers on the CPU beside the simulator.
 live: $(VENV)/.live serving
 	$(WITH_LIVE) $(BIN)/kvgym compare configs/compare/live_cpu.yaml
+
+# Real servers on the CPU behind kvgym route, with SGLang's own bench_serving as the client.
+route-demo: $(VENV)/.live serving
+	$(WITH_LIVE) $(BIN)/python scripts/route_demo.py
 
 # The site in site/: pages made from docstrings, then everything, warnings as errors.
 docs: $(VENV)/.docs

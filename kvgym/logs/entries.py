@@ -170,9 +170,14 @@ def _ids(row: Row, name: str) -> np.ndarray:
         raise row.error(name, _WHOLE)
     if isinstance(value, list) and value and all(isinstance(item, str | list) for item in value):
         raise row.error(name, "one prompt (a batch has to be written as one row per prompt)")
-    if not isinstance(value, list) or not all(type(item) is int and 0 <= item <= _MOST_ID for item in value):
-        raise row.error(name, f"a list of token ids in 0..{_MOST_ID}, or text")
-    return np.array(value, np.int64)
+    if isinstance(value, list) and set(map(type, value)) <= {int}:
+        try:
+            ids = np.array(value, np.int64)
+        except OverflowError:
+            ids = np.array([-1])
+        if not len(ids) or (ids.min() >= 0 and ids.max() <= _MOST_ID):
+            return ids
+    raise row.error(name, f"a list of token ids in 0..{_MOST_ID}, or text")
 
 
 def _priority(request: Row) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import json
 import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 
 from kvgym.config.route import RouteConfig
@@ -248,8 +248,8 @@ class Router:
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise WorkloadError(f"the body is no JSON: {str(error)[:200]}") from error
 
 

@@ -62,6 +62,11 @@ class FrontRouter:
             self.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def close(self) -> None:
         """Stop it."""
         stop_groups([self._process.pid])
