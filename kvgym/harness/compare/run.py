@@ -19,7 +19,7 @@ from kvgym.harness.compare.cell import SIMULATED, Cell
 from kvgym.harness.compare.charge import DecisionClock
 from kvgym.harness.compare.router_group import make_routers
 from kvgym.harness.measure.samples import LoadSampler, Samples
-from kvgym.types import Decision
+from kvgym.types import DONE, Decision
 from kvgym.workloads.base import Workload, WorkloadSource
 
 
@@ -30,7 +30,8 @@ class RunResult:
     Attributes:
         records: RECORD rows in order of completion, shape (requests,).
         samples: load of the workers over the run.
-        totals: the backend's `stats()`, with ``hit_bound_tokens`` if the cell asks for bounds.
+        totals: the backend's `stats()`; of a simulated fleet with ``capped`` and ``capped_tokens``, and with
+            ``hit_bound_tokens`` if the cell asks for bounds.
         notes: the workload's facts (source, what was dropped).
         decisions: number of routing decisions.
         wall_s: wall time of the episode without the generation of the workload.
@@ -111,11 +112,21 @@ def _play(
     records = backend.records()
     records["predicted_s"] = predicted_s[records["request"]]
     totals = backend.stats()
+    if cell.backend == SIMULATED:
+        totals |= _capped(workload, records)
     if cell.bounds:
         from kvgym.harness.measure.bounds import hit_bound
 
         totals["hit_bound_tokens"] = hit_bound(workload, records, cell.fleet.capacities)
     return RunResult(records, samples, totals, workload.notes, decisions, wall_s, decision_s)
+
+
+def _capped(workload: Workload, records: np.ndarray) -> dict[str, int]:
+    """Return how many answers ended at the KV capacity, and how many tokens they lack of what was asked for."""
+    done = records[records["status"] == DONE]
+    asked = workload.requests[done["request"]]
+    lacking = np.minimum(asked["output_tokens"], asked["max_new_tokens"]) - done["output_tokens"]
+    return {"capped": int((lacking > 0).sum()), "capped_tokens": int(np.maximum(lacking, 0).sum())}
 
 
 def _ask(cell: Cell, method: Callable[..., Any], *arguments: Any) -> Any:

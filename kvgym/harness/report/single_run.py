@@ -19,6 +19,7 @@ _WHOLE = (
     ("goodput %", "goodput_share", 100.0, ".1f"),
     ("fairness", "fairness", 1.0, ".3f"),
     ("completed", "completed", 1.0, ",.0f"),
+    ("cut", "capped", 1.0, ",.0f"),
     ("rejected", "rejected", 1.0, ",.0f"),
     ("failed", "failed", 1.0, ",.0f"),
 )
@@ -37,7 +38,7 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
     say(console, title, style="bold")
     rows = [[name, *(_value(run[f"{p}_{key}"], by, style) for p in _POINTS)] for name, key, by, style in _TIMES]
     print_table(console, ["", "mean", "P50", "P90", "P95", "P99"], rows)
-    columns = [column for column in _WHOLE if run[column[1]] is not None]
+    columns = [column for column in _WHOLE if run[column[1]] or (run[column[1]] is not None and column[1] != "capped")]
     say(console, "")
     cells = [_value(run[key], by, style) for _, key, by, style in columns]
     print_table(console, [heading for heading, *_ in columns], [cells], names=0)

@@ -40,10 +40,11 @@ COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("prediction error %", "prediction_error", 100.0, ".0f"),
     ("prediction bias %", "prediction_bias", 100.0, "+.0f"),
     ("saturated %", "saturated", 100.0, ".0f"),
+    ("answers cut", "capped", 1.0, ".0f"),
 )
 """Columns of the tables: heading, metric, factor, format; cells show the mean and [the range] over seeds.
 
-A column without any value is left out. Saturated: of the seeds.
+A column without any value is left out, and so is that of cut answers where there are none. Saturated: of the seeds.
 """
 CLASS_COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("requests", "requests", 1.0, ".0f"),
@@ -258,7 +259,7 @@ def print_verdicts(console: Console, summary: Summary) -> None:
 def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return header and rows; `short` leaves out what a terminal has no room for."""
     columns = [column for column in COLUMNS if not (short and column[1] in _LONG_ONLY)]
-    columns = [column for column in columns if any(cell.mean(column[1]) is not None for cell in cells)]
+    columns = [column for column in columns if any(_has(cell, column[1]) for cell in cells)]
     header = ["routing", "eviction", *(name for name, *_ in columns), "done/rejected/failed", "P50 ratio"]
     bounded = any(cell.mean("hit_bound") is not None for cell in cells)
     header += ["hit gain, points"] * bounded
@@ -274,6 +275,11 @@ def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[
         gain = [_interval(cell.hit_gain, 100.0, "+.2f", " to ")] * bounded
         rows.append([cell.labels[2], name, *values, counts, _interval(cell.ratios["p50_latency_s"]), *gain])
     return header, rows
+
+
+def _has(cell: CellSummary, metric: str) -> bool:
+    value = cell.mean(metric)
+    return bool(value) if metric == "capped" else value is not None
 
 
 def _spread(triple: Triple, factor: float, style: str) -> str:
