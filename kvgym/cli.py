@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, trace, import, theory, validate and bench."""
+"""The command line: kvgym list, run, watch, compare, report, explain, trace, import, theory, validate and bench."""
 
 from __future__ import annotations
 
@@ -175,6 +175,43 @@ def report(
 
     found = {"missing_runs": len(results.missing), "verdicts": plain_verdicts(results.summary)}
     _answer(as_json, {**files, **found}, show)
+
+
+@app.command()
+def explain(
+    folder: Annotated[Path | None, typer.Argument(help="Output folder of a comparison; none: run one cell.")] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="WORKLOAD/CLUSTER/ROUTING/EVICTION of the folder; none: all.")
+    ] = None,
+    workload: Annotated[str | None, typer.Option(help="Without a folder: as for `run`, and so on.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Fleet.")] = None,
+    routing: Annotated[str | None, typer.Option(help="Routing controller.")] = None,
+    eviction: Annotated[str | None, typer.Option(help="Eviction policy.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episode.")] = None,
+    set_: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Say why hits are missing: where prompt tokens went, from never seen before to evicted, to the token."""
+    from rich.console import Console
+
+    from kvgym.errors import ConfigError
+    from kvgym.harness.tools.explain import explain_folder, explain_run, print_answer
+
+    chosen = {"--workload": workload, "--cluster": cluster, "--routing": routing, "--eviction": eviction}
+    given = [name for name, value in {**chosen, "--seed": seed, "--set": set_}.items() if value is not None]
+    if folder is None and cell is not None:
+        raise ConfigError("--cell names a cell of a folder; give the folder, or --workload, --routing and so on")
+    if folder is not None and given:
+        raise ConfigError(f"{', '.join(given)} are for a run of its own; choose a cell of a folder with --cell")
+    names = [value or default for value, default in zip(chosen.values(), (GSP, FLEET, ROUTER, EVICTION), strict=True)]
+    with told(lambda: "nothing was explained"):
+        if folder is not None:
+            found = explain_folder(folder, cell, Console(stderr=True))
+        else:
+            workload, cluster, routing, eviction = names
+            found = explain_run(workload, cluster, routing, eviction, seed or 0, set_ or [])
+    cells = {"cells": [reasons.plain for reasons in found.cells]}
+    _answer(as_json, cells, lambda console: print_answer(console, found))
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from kvgym.harness.measure.statistics import (
     spread,
     summarize,
 )
+from kvgym.harness.measure.waterfall import mean_shares
 
 Triple = tuple[float | None, float | None, float | None]
 
@@ -45,6 +46,8 @@ class CellSummary:
         flags: what about this cell needs a second look.
         oracle: its eviction policy sees the future.
         backend: where the requests were served.
+        waterfall: part of `waterfall.PARTS`, and ``believed`` -> (mean, smallest, largest) share of the prompt tokens;
+            empty: not known.
         fleet: the fleet's configuration as JSON: alike for a simulated fleet and the real one that it stands for.
     """
 
@@ -62,6 +65,7 @@ class CellSummary:
     oracle: bool
     backend: str
     fleet: str
+    waterfall: dict[str, Triple] = field(default_factory=dict)
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of `metric` over seeds."""
@@ -149,6 +153,7 @@ def _summarize_cell(cell: StoredCell, own: dict[int, _Run], base: dict[int, _Run
         oracle=cell.oracle,
         backend=cell.plain.get("backend", SIMULATED),
         fleet=json.dumps(cell.plain.get("cluster"), sort_keys=True),
+        waterfall=mean_shares([run.facts["totals"].get("waterfall") for run in runs]),
     )
 
 

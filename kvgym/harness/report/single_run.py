@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from kvgym.harness.report.console import print_table, say
+from kvgym.harness.report.explained import print_waterfall
 
 _TIMES = (("latency s", "latency_s", 1.0, ".3f"), ("TTFT s", "ttft_s", 1.0, ".3f"), ("TPOT ms", "tpot_s", 1e3, ".2f"))
 _POINTS = ("mean", "p50", "p90", "p95", "p99")
@@ -49,6 +50,9 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
         for number, worker in enumerate(run["workers"])
     ]
     print_table(console, header, shares)
+    if run["waterfall"]:
+        say(console, "")
+        print_waterfall(console, run["waterfall"])
     say(console, "", *_remarks(run))
 
 

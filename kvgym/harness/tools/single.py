@@ -129,6 +129,7 @@ def outcome(cell: Cell, seed: int, result: RunResult, measure: Measure) -> dict[
         "decision_s": result.decision_s,
         "flags": flags({seed: seen}, reason),
         "workers": _workers(result),
+        "waterfall": result.totals.get("waterfall"),
     }
 
 
