@@ -34,7 +34,12 @@ class Reasons(NamedTuple):
         if not all("believed" in tokens for tokens in self.seeds.values()):
             del total["believed"]
         names = dict(zip(("workload", "cluster", "routing", "eviction"), self.labels, strict=True))
-        return {**names, "seeds": list(self.seeds), "prompt_tokens": sum(total[name] for name in PARTS), **total}
+        return {
+            **names,
+            "seeds": list(self.seeds),
+            "prompt_tokens": sum(total[name] for name in PARTS),
+            "tokens": total,
+        }
 
 
 class Answer(NamedTuple):

@@ -56,7 +56,7 @@ def test_explain__a_folder_needs_no_run(done, monkeypatch):
     for reasons, cell in zip(answer.cells, done.summary.cells, strict=True):
         tokens = [run["hit"] for run in reasons.seeds.values()]
         assert tokens == [row["hit_tokens"] for row in cell.per_seed]
-        assert reasons.plain["prompt_tokens"] == sum(reasons.plain[name] for name in PARTS)
+        assert reasons.plain["prompt_tokens"] == sum(reasons.plain["tokens"][name] for name in PARTS)
     text = shown(answer)
     assert "cache_aware + lru against round_robin + lru, points: " in text and "other worker" in text
 
