@@ -1,4 +1,4 @@
-"""The command line: kvgym list, run, watch, compare, report, explain, trace, import, theory, validate and bench."""
+"""The command line: kvgym list, run, watch, compare, report, explain, plan, trace, import, theory, validate, bench."""
 
 from __future__ import annotations
 
@@ -212,6 +212,36 @@ def explain(
             found = explain_run(workload, cluster, routing, eviction, seed or 0, set_ or [])
     cells = {"cells": [reasons.plain for reasons in found.cells]}
     _answer(as_json, cells, lambda console: print_answer(console, found))
+
+
+@app.command()
+def plan(
+    config: Annotated[str, typer.Argument(help="Comparison with an `slo`: YAML file, or a name in configs/compare.")],
+    share: Annotated[float, typer.Option(help="Share of the requests that must keep the slo; 0.95: P95.")] = 0.95,
+    most: Annotated[int, typer.Option(min=1, help="Largest fleet to try, workers.")] = 64,
+    load: Annotated[bool, typer.Option(help="Also find the highest load that the fleet as it is keeps.")] = True,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    set_: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Say how many workers each pair needs to keep an objective, what the second best costs, and the load it bears."""
+    from rich.console import Console
+
+    from kvgym.config.loader import load_config, mistakes_in
+    from kvgym.config.options import to_plain
+    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.harness.report.sizing_report import print_sizing
+    from kvgym.harness.tools.sizing import size_fleets
+
+    data = override_compare(load_config("compare", config), set_ or [])
+    if seeds is not None:
+        data["seeds"] = seeds
+    with told(lambda: "nothing was planned to the end"), mistakes_in(config, set_ or []):
+        found = size_fleets(data, share, most, load, jobs, Console(stderr=True))
+    objective = {"slo": to_plain(found.objective.slo), "share": share, "seeds": list(found.objective.seeds)}
+    value = {"objective": objective, "runs": found.runs, "pairs": [each.plain for each in found.sized]}
+    _answer(as_json, value, lambda console: print_sizing(console, found))
 
 
 @app.command()

@@ -287,3 +287,15 @@ def test_explain__one_run_or_a_folder(kvgym, tmp_path):
 def test_explain__what_does_not_fit(kvgym, arguments, message):
     code, _, err = kvgym("explain", *arguments)
     assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_plan__workers_and_load(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY + "slo: {latency_s: 1.0}\n")
+    code, out, _ = kvgym("plan", "tiny.yaml", "--jobs", "1", "--seeds", "2", "--json")
+    found = json.loads(out)
+    assert code == 0 and {pair["routing"] for pair in found["pairs"]} == {"round_robin", "random"}
+    assert found["objective"]["share"] == 0.95 and all(pair["workers"]["value"] >= 1 for pair in found["pairs"])
+    code, out, _ = kvgym("plan", "tiny.yaml", "--jobs", "1", "--no-load")
+    assert code == 0 and "Smallest fleet: " in out and "req/s" not in out
+    code, _, err = kvgym("plan", "tiny.yaml", "--set", "slo=null")
+    assert code == 2 and "a plan needs an objective" in err
