@@ -13,8 +13,8 @@ MOST_SHARE = 0.9
 LEAST_IDLE = 0.5
 LEAST_REQUESTS = 10
 """Requests under which a share says nothing."""
-LEAST_QUEUED = 0.1
-"""Share of the requests that must have queued elsewhere before an unused worker is worth a word."""
+LEAST_QUEUED, LEAST_BUSY = 0.1, 0.9
+"""An unused worker is worth a word if so large a share of the requests queued elsewhere, or another was so busy."""
 
 
 class Concentration(NamedTuple):
@@ -33,8 +33,9 @@ class Signs(NamedTuple):
     """What flags are made of, for one run."""
 
     concentration: Concentration
-    unused: tuple[int, ...]  # workers that got nothing while requests queued at others
+    unused: tuple[int, ...]  # workers that got nothing while requests queued at others, or one of them was busy
     queued: float  # share of the requests that came in the time of such a worker and queued; the largest of them
+    busy: float  # share of its time up that the busiest worker made steps in
     capped: float  # answers cut at the KV capacity
     capped_tokens: float  # what they lack
     saturated: float | None  # as in `statistics.METRICS`
@@ -57,7 +58,7 @@ def signs(
     use = _Use(records, totals, schedule)
     unused, queued = use.unused()
     capped, tokens = metrics["capped"] or 0.0, metrics["capped_tokens"] or 0.0
-    return Signs(use.concentration(), unused, queued, capped, tokens, metrics["saturated"])
+    return Signs(use.concentration(), unused, queued, use.busy, capped, tokens, metrics["saturated"])
 
 
 class _Use:
@@ -76,6 +77,12 @@ class _Use:
             [sum(max(0.0, min(end, end_s) - max(begin, start_s)) for begin, end in own) for own in self.windows]
         )
         self.up = np.array([self._within(own) for own in self.windows])  # (workers, sent)
+
+    @property
+    def busy(self) -> float:
+        """Share of its time up that the busiest worker made steps in."""
+        some = self.up_s > 0
+        return float((self.busy_s[some] / self.up_s[some]).max(initial=0.0))
 
     def _within(self, windows: Sequence[tuple[float, float]]) -> np.ndarray:
         time_s = self.sent["arrival_s"]
@@ -98,8 +105,10 @@ class _Use:
         found = {}
         for worker in candidates:
             inside = self.up[worker]
-            share = float(queued[inside].mean()) if inside.sum() >= LEAST_REQUESTS else 0.0
-            if share >= LEAST_QUEUED:
+            if inside.sum() < LEAST_REQUESTS:
+                continue
+            share = float(queued[inside].mean())
+            if share >= LEAST_QUEUED or self.busy >= LEAST_BUSY:
                 found[worker] = share
         return tuple(found), max(found.values(), default=0.0)
 
@@ -145,7 +154,9 @@ def _unused(runs: Mapping[int, Signs], why: str) -> list[str]:
         return []
     worst = max(found.values(), key=lambda run: len(run.unused))
     who = f"{len(worst.unused)} worker{'s' * (len(worst.unused) > 1)} got nothing"
-    return [f"{who} while {worst.queued:.0%} of the requests queued at others ({_seeds(found)}); {why}"]
+    queued = f"{worst.queued:.0%} of the requests queued at others"
+    what = queued if worst.queued >= LEAST_QUEUED else f"another was busy {worst.busy:.0%} of the time"
+    return [f"{who} while {what} ({_seeds(found)}); {why}"]
 
 
 def _capped(runs: Mapping[int, Signs], _why: str) -> list[str]:

@@ -10,7 +10,7 @@ from kvgym.harness.measure.flags import Concentration, Signs, flags, saturation_
 from kvgym.types import RECORD
 
 METRICS = {"capped": None, "capped_tokens": None, "saturated": None}
-QUIET = Signs(Concentration(0.0, 0.0), (), 0.0, 0.0, 0.0, None)
+QUIET = Signs(Concentration(0.0, 0.0), (), 0.0, 0.0, 0.0, 0.0, None)
 
 
 def look(workers, busy_s, schedule=(), arrival_s=0.0, waits_s=0.0, end_s=10.0):
@@ -63,6 +63,8 @@ def test_unused__a_worker_without_requests_while_others_queue():
     assert (queueing.unused, queueing.queued) == ((1, 2), pytest.approx(0.95))
     assert look([0] * 20, [5.0, 0.0], (), arrival_s, 0.5, 30.0).unused == ()  # nobody waited
     assert look([0] * 19 + [1], [5.0, 1.0], (), arrival_s, 1.5, 30.0).unused == ()
+    busy = look([0] * 20, [28.0, 0.0], (), arrival_s, 0.5, 30.0)  # nobody waited, but one did all the work
+    assert (busy.unused, busy.busy) == ((1,), pytest.approx(28 / 30))
     down = (FleetEvent(40.0, 2, "join"),)
     assert look([0] * 20, [25.0, 0.0, 0.0], down, arrival_s, 1.5, 30.0).unused == (1,)
 
@@ -93,6 +95,11 @@ def test_flags__unused_workers_and_cut_answers():
         == "2 workers got nothing while 50% of the requests queued at others (seed 3); nothing in its rule says so"
     )
     assert cut.startswith("2 answers were cut at the KV capacity and lack 20,004 tokens (seed 4)")
+
+
+def test_flags__an_unused_worker_beside_a_busy_one():
+    (flag,) = flags({0: QUIET._replace(unused=(1,), busy=0.97)}, "")
+    assert flag.startswith("1 worker got nothing while another was busy 97% of the time (seed 0)")
 
 
 def test_saturation__names_the_seeds():
