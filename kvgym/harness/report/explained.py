@@ -28,6 +28,8 @@ _HEADINGS = {
     "hit": "hit",
     "believed": "believed",
 }
+DEFINITIONS = {_HEADINGS[name]: text for name, text in PARTS.items()}
+"""Heading of a column -> what it is."""
 _ALWAYS = {"new", "routing", "eviction", "hit"}
 _SEEN = 0.0005
 """Share from which a part has a column, and its change a word."""

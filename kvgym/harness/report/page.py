@@ -15,10 +15,9 @@ from kvgym.harness.compare.results import Results
 from kvgym.harness.compare.store import write_text
 from kvgym.harness.compare.summary import CellSummary
 from kvgym.harness.measure.statistics import METRICS
-from kvgym.harness.measure.waterfall import PARTS
 from kvgym.harness.report.beside import TITLE, beside_rows
 from kvgym.harness.report.curves import Curves, read_curves
-from kvgym.harness.report.explained import HINT, explained_rows, moved_lines
+from kvgym.harness.report.explained import DEFINITIONS, HINT, explained_rows, moved_lines
 from kvgym.harness.report.explained import TITLE as WATERFALL
 from kvgym.harness.report.figures import Row, bars, cdf, forest, over_time, shares
 from kvgym.harness.report.markup import html, node
@@ -221,7 +220,7 @@ def _value(text: str) -> Element:
 
 
 def _definitions() -> Element:
-    terms = [part for name, text in (METRICS | PARTS).items() for part in (node("dt", name), node("dd", text))]
+    terms = [part for name, text in (METRICS | DEFINITIONS).items() for part in (node("dt", name), node("dd", text))]
     return node("section", node("h2", "Definitions"), node("dl", *terms))
 
 

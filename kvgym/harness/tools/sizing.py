@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from itertools import groupby
@@ -115,7 +115,8 @@ def size_fleets(
     plan = make_plan(config)
     cells = {cell.labels: cell for cell in plan.cells}
     for cell in cells.values():
-        _check(cell, load)
+        _check(cell)
+    rates = _rates(cells.values(), objective) if load else {}
     searches: Searches = {}
     for key, cell in cells.items():
         own = cell.fleet.workers
@@ -126,7 +127,7 @@ def size_fleets(
     with _measuring(jobs or cpus(), console or Console(quiet=True)) as measure:
         book = _Book(cells, objective, measure)
         found = book.drive(searches)
-    return Sizing(_ranked(cells, found, book, objective), objective, most, book.runs)
+    return Sizing(_ranked(cells, found, book, rates), objective, most, book.runs)
 
 
 def _objective(config: CompareConfig, share: float, most: int) -> Objective:
@@ -141,8 +142,8 @@ def _objective(config: CompareConfig, share: float, most: int) -> Objective:
     return Objective(config.slo, share, config.warmup_s, config.seed_list)
 
 
-def _check(cell: Cell, load: bool) -> None:
-    """Refuse what has no meaning with another number of workers or at another rate."""
+def _check(cell: Cell) -> None:
+    """Refuse what has no meaning with another number of workers."""
     fleet, where = cell.fleet, f"{cell.workload} on {cell.cluster}"
     if cell.backend != SIMULATED:
         raise ConfigError(f"{where}: real servers can't be multiplied; plan with a simulated fleet")
@@ -152,13 +153,30 @@ def _check(cell: Cell, load: bool) -> None:
     several += ["schedule"] * bool(fleet.schedule)
     if several:
         raise ConfigError(f"{where}: a plan changes the number of workers, so {several[0]} can't list one for each")
-    if load and getattr(cell.source, "clients", None):
-        raise ConfigError(
-            f"{where}: a closed loop has no rate; give the workload one, or leave the load out (--no-load)"
-        )
     make_controller(cell)
     if cell.oracle:
         raise ConfigError(f"{where}: {cell.eviction} sees the future, no fleet can run it")
+
+
+def _rates(cells: Iterable[Cell], objective: Objective) -> dict[str, float]:
+    """Return the mean rate of each workload over the seeds, requests per second.
+
+    Raises:
+        ConfigError: one has no rate.
+    """
+    found: dict[str, float] = {}
+    for cell in cells:
+        if cell.workload in found:
+            continue
+        rates = [request_rate(cell.source.generate(seed, cell.fleet.page_size)) for seed in objective.seeds]
+        mean = spread(rates)[0]
+        if mean is None:
+            raise ConfigError(
+                f"{cell.workload} has no rate: it is a closed loop, or all comes at once; give it a rate, or leave the "
+                "load out (--no-load)"
+            )
+        found[cell.workload] = mean
+    return found
 
 
 class _Book:
@@ -267,7 +285,7 @@ def _spread_out(pool: Executor, tasks: list[_Task]) -> Iterator[list[_Row]]:
 
 
 def _ranked(
-    cells: Mapping[Key, Cell], found: Mapping[tuple[Key, str], Estimate], book: _Book, objective: Objective
+    cells: Mapping[Key, Cell], found: Mapping[tuple[Key, str], Estimate], book: _Book, rates: Mapping[str, float]
 ) -> list[Sized]:
     """Return what was found, per workload and fleet the fewest workers first, then the highest load."""
     result: list[Sized] = []
@@ -279,7 +297,7 @@ def _ranked(
             own, cell = found[key, "workers"], cells[key]
             extra = None if i == 0 else _extra(own, best)
             at = book.means(key, (int(own.value), 0)) if own.value else {}
-            rps = _rps(found[key, "load"], cell, objective) if (key, "load") in found else None
+            rps = _rps(found[key, "load"], rates[cell.workload]) if (key, "load") in found else None
             result.append(Sized(key, own, extra, at, cell.fleet.workers, rps))
     return result
 
@@ -292,14 +310,11 @@ def _rank(workers: Estimate, load: Estimate | None) -> tuple[float, ...]:
 
 def _extra(own: Estimate, best: Estimate) -> tuple[float | None, float | None, float | None] | None:
     """Return the workers that a pair needs more than the best one, seed by seed."""
-    if own.value is None or best.value is None:
-        return None
-    return paired_difference(own.each, best.each)
+    extra = paired_difference(own.each, best.each)
+    return None if extra[0] is None else extra
 
 
-def _rps(load: Estimate, cell: Cell, objective: Objective) -> tuple[float | None, float | None, float | None]:
-    """Return the load in requests per second, by the mean rate of the seeds' workloads."""
-    rates = [request_rate(cell.source.generate(seed, cell.fleet.page_size)) for seed in objective.seeds]
-    mean = spread(rates)[0]
-    low, value, high = (None if x is None or mean is None else x * mean for x in (load.low, load.value, load.high))
+def _rps(load: Estimate, rate_rps: float) -> tuple[float | None, float | None, float | None]:
+    """Return the load in requests per second; the estimate is a factor on `rate_rps`."""
+    low, value, high = (None if x is None else x * rate_rps for x in (load.low, load.value, load.high))
     return value, low, high

@@ -331,19 +331,21 @@ def test_parts__are_those_of_a_slow_reading(monkeypatch, workload, fleet, signal
         assert result.totals["waterfall"]["lost"] > 0
 
 
-@pytest.mark.parametrize("workload", ["gsp_small", "sharegpt", "mooncake", "weka_small"])
+@pytest.mark.parametrize("workload", ["gsp_default", "sharegpt", "mooncake", "weka_small"])
 @pytest.mark.parametrize(
     ("fleet", "signals"),
     [
         ({}, {"routers": 2}),
         ({"page_size": 16, "schedule": (FleetEvent(20.0, 1, "fail"), FleetEvent(40.0, 1, "recover"))}, {"routers": 3}),
+        ({"page_size": 16, "engine": "vllm-0.33"}, {"observability": "events", "event_delay_s": 0.5}),
     ],
-    ids=["plain", "faults, routers, pages"],
+    ids=["plain", "faults, routers, pages", "vllm"],
 )
 def test_waterfall__sums_to_the_prompt_tokens_on_the_zoo(zoo_source, workload, fleet, signals):
     config = ClusterConfig(**{"workers": 4, "capacity_tokens": 100_000, **fleet})
     signals = SignalsConfig(**signals)
-    result = run(make_cell(zoo_source(workload), config, "cache_aware", "rlt", signals=signals), 0)
+    eviction = "lru" if "engine" in fleet else "rlt"
+    result = run(make_cell(zoo_source(workload), config, "cache_aware", eviction, signals=signals), 0)
     done, tokens = result.records[result.records["status"] == DONE], result.totals["waterfall"]
     assert sum(tokens[name] for name in PARTS) == done["prompt_tokens"].sum()
     assert tokens["hit"] == done["hit_tokens"].sum() and min(tokens.values()) >= 0

@@ -106,7 +106,7 @@ def test_size_fleets__nothing_is_enough():
         (
             {"workloads": [{"use": {**GSP, "rate_rps": None, "clients": 2}, "name": "w"}]},
             {},
-            "a closed loop has no rate; give the workload one, or leave the load out",
+            "w has no rate: it is a closed loop, or all comes at once",
         ),
         ({"charge_decision_time": "measured"}, {}, "repeats runs to the last bit"),
     ],
