@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from kvgym.config.options import to_plain
+from kvgym.config.slo import SLO
+from kvgym.harness.measure.bisection import Estimate
+from kvgym.harness.measure.sized import Sized, Sizing
 from kvgym.harness.report.console import print_table, say
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAMES = {"ttft_s": "TTFT", "tpot_s": "TPOT", "latency_s": "latency"}
 
 
-def objective_words(slo: Any, share: float) -> str:
+def objective_words(slo: SLO, share: float) -> str:
     """Return the objective in words."""
     limits = [f"{_NAMES[name]} <= {limit:g} s" for name, limit in to_plain(slo).items() if limit is not None]
     return f"{' and '.join(limits)} for {share:.4g} of the requests".replace("for 1 of the", "for all")
 
 
-def sizing_rows(sized: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of one workload and kind of worker; `sized` are `kvgym.harness.tools.sizing.Sized`."""
+def sizing_rows(sized: Sequence[Sized]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of one workload and kind of worker."""
     loads = any(each.rps for each in sized)
     fleet = sized[0].fleet
     header = ["routing", "eviction", "workers", "more than the best", "kept %", "P95 s", "hit %"]
@@ -35,11 +34,11 @@ def sizing_rows(sized: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
         extra = _between(each.extra, "+.1f") if each.extra else "-"
         kept = [_number(each.at, "goodput_share", 100.0, ".2f"), _number(each.at, "p95_latency_s", 1.0, ".2f")]
         row = [*each.labels[2:], workers, extra, *kept, _number(each.at, "hit_rate", 100.0, ".1f")]
-        rows.append([*row, *([_between(each.rps, ".3g")] if loads else [])])
+        rows.append([*row, *([_between(each.rps or (None, None, None), ".3g")] if loads else [])])
     return header, rows
 
 
-def sizing_lines(sized: Sequence[Any], most: int) -> Iterator[str]:
+def sizing_lines(sized: Sequence[Sized], most: int) -> Iterator[str]:
     """Yield what follows for one workload and kind of worker, in sentences."""
     best = sized[0]
     if best.workers.value is None:
@@ -57,8 +56,8 @@ def sizing_lines(sized: Sequence[Any], most: int) -> Iterator[str]:
             yield f"Second best: {name}, {_workers(each.workers.value)}; it costs {more:+.0f} workers ({seeds})."
 
 
-def print_sizing(console: Console, sizing: Any) -> None:
-    """Print a `kvgym.harness.tools.sizing.Sizing`."""
+def print_sizing(console: Console, sizing: Sizing) -> None:
+    """Print all tables, and what follows from them."""
     objective, seeds = sizing.objective, len(sizing.objective.seeds)
     for (workload, cluster), group in groupby(sizing.sized, key=lambda each: each.labels[:2]):
         sized = list(group)
@@ -78,7 +77,7 @@ def _workers(count: float) -> str:
     return f"{count:.0f} worker{'s' * (count != 1)}"
 
 
-def _interval(estimate: Any) -> str:
+def _interval(estimate: Estimate) -> str:
     if estimate.low is None:
         return ""
     high = "more than was tried" if estimate.high is None else f"{estimate.high:.0f}"

@@ -7,18 +7,18 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 
 from kvgym.backends.batch import cpus
-from kvgym.config.slo import SLO
 from kvgym.errors import ConfigError
 from kvgym.harness.compare.cell import SIMULATED, Cell
 from kvgym.harness.compare.grid import CompareConfig, load_compare
 from kvgym.harness.compare.plan import make_plan
 from kvgym.harness.compare.run import make_controller, run
 from kvgym.harness.measure.bisection import Estimate, Values, factor, load_kept, workers_needed
+from kvgym.harness.measure.sized import METRICS, Key, Objective, Sized, Sizing
 from kvgym.harness.measure.statistics import paired_difference, spread, summarize
 from kvgym.harness.tools.processes import process_pool
 from kvgym.interrupts import ignored
@@ -26,67 +26,7 @@ from kvgym.workloads.building.tempo import Tempo, request_rate
 
 Point = tuple[int, int]
 """Workers, and steps of 2 % less load."""
-Key = tuple[str, str, str, str]
-"""Labels of a cell."""
 Searches = dict[tuple[Key, str], tuple[Callable[[int], Point], Generator[int, Values, Estimate]]]
-_METRICS = ("goodput_share", "p95_latency_s", "hit_rate")
-
-
-@dataclasses.dataclass(frozen=True)
-class Objective:
-    """What a fleet has to keep: the limits, the share of the requests that must stay within them, and for which seeds.
-
-    Attributes:
-        slo: limits of a request.
-        share: of the requests that ended, 0 to 1; 0.95 with a limit on the latency says P95.
-        warmup_s: requests that arrive earlier do not count.
-        seeds: the same at every point.
-    """
-
-    slo: SLO
-    share: float
-    warmup_s: float
-    seeds: tuple[int, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sized:
-    """What was found for one pair on one workload and kind of worker.
-
-    Attributes:
-        labels: (workload, cluster, routing, eviction).
-        workers: smallest fleet that keeps the objective.
-        extra: (mean, lower, upper end) of the workers it needs more than the best pair, paired over seeds; None: not
-            known, or it is the best pair.
-        at: `_METRICS` at that fleet, means over seeds.
-        fleet: workers of the fleet as configured.
-        rps: the highest load that this fleet keeps, requests per second: (value, low, high); None: not searched for.
-    """
-
-    labels: Key
-    workers: Estimate
-    extra: tuple[float | None, float | None, float | None] | None
-    at: Mapping[str, float | None]
-    fleet: int
-    rps: tuple[float | None, float | None, float | None] | None
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """All of it as plain data."""
-        names = dict(zip(("workload", "cluster", "routing", "eviction"), self.labels, strict=True))
-        load = dict(zip(("value", "low", "high"), self.rps, strict=True)) if self.rps else None
-        extra = dict(zip(("mean", "low", "high"), self.extra, strict=True)) if self.extra else None
-        found = {"workers": dataclasses.asdict(self.workers), "extra_workers": extra, "there": dict(self.at)}
-        return {**names, **found, "fleet_workers": self.fleet, "load_rps": load}
-
-
-class Sizing(NamedTuple):
-    """All that was found, best pair of each workload first, and how."""
-
-    sized: list[Sized]
-    objective: Objective
-    most: int
-    runs: int
 
 
 def size_fleets(
@@ -213,8 +153,8 @@ class _Book:
         return [row["goodput_share"] or 0.0 for row in self._known[key, point]]
 
     def means(self, key: Key, point: Point) -> dict[str, float | None]:
-        """Return the means of `_METRICS` over seeds."""
-        return {name: spread([row[name] for row in self._known[key, point]])[0] for name in _METRICS}
+        """Return the means of `METRICS` over seeds."""
+        return {name: spread([row[name] for row in self._known[key, point]])[0] for name in METRICS}
 
     def _run(self, wanted: set[tuple[Key, Point]]) -> None:
         """Run what is not known yet; cells that share a workload lie together, so that it is generated once."""
@@ -254,7 +194,7 @@ def _run_task(task: _Task) -> list[_Row]:
     for pair, cell in pairs:
         result = run(cell, seed)
         metrics = summarize(result.records, result.totals, objective.warmup_s, objective.slo)
-        rows.append((seed, pair, {name: metrics[name] for name in _METRICS}))
+        rows.append((seed, pair, {name: metrics[name] for name in METRICS}))
     return rows
 
 
