@@ -210,6 +210,73 @@ def report(
 
 
 @app.command()
+def explain(
+    folder: Annotated[Path | None, typer.Argument(help="Output folder of a comparison; none: run one cell.")] = None,
+    cell: Annotated[
+        str | None, typer.Option(help="WORKLOAD/CLUSTER/ROUTING/EVICTION of the folder; none: all.")
+    ] = None,
+    workload: Annotated[str | None, typer.Option(help="Without a folder: as for `run`, and so on.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Fleet.")] = None,
+    routing: Annotated[str | None, typer.Option(help="Routing controller.")] = None,
+    eviction: Annotated[str | None, typer.Option(help="Eviction policy.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the episode.")] = None,
+    set_: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Say why hits are missing: where prompt tokens went, from never seen before to evicted, to the token."""
+    from rich.console import Console
+
+    from kvgym.errors import ConfigError
+    from kvgym.harness.tools.explain import explain_folder, explain_run, print_answer
+
+    chosen = {"--workload": workload, "--cluster": cluster, "--routing": routing, "--eviction": eviction}
+    given = [name for name, value in {**chosen, "--seed": seed, "--set": set_}.items() if value is not None]
+    if folder is None and cell is not None:
+        raise ConfigError("--cell names a cell of a folder; give the folder, or --workload, --routing and so on")
+    if folder is not None and given:
+        raise ConfigError(f"{', '.join(given)} are for a run of its own; choose a cell of a folder with --cell")
+    names = [value or default for value, default in zip(chosen.values(), (GSP, FLEET, ROUTER, EVICTION), strict=True)]
+    with told(lambda: "nothing was explained"):
+        if folder is not None:
+            found = explain_folder(folder, cell, Console(stderr=True))
+        else:
+            workload, cluster, routing, eviction = names
+            found = explain_run(workload, cluster, routing, eviction, seed or 0, set_ or [])
+    cells = {"cells": [reasons.plain for reasons in found.cells]}
+    _answer(as_json, cells, lambda console: print_answer(console, found))
+
+
+@app.command()
+def plan(
+    config: Annotated[str, typer.Argument(help="Comparison with an `slo`: YAML file, or a name in configs/compare.")],
+    share: Annotated[float, typer.Option(help="Share of the requests that must keep the slo; 0.95: P95.")] = 0.95,
+    most: Annotated[int, typer.Option(min=1, help="Largest fleet to try, workers.")] = 64,
+    load: Annotated[bool, typer.Option(help="Also find the highest load that the fleet as it is keeps.")] = True,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    set_: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Say how many workers each pair needs to keep an objective, what the second best costs, and the load it bears."""
+    from rich.console import Console
+
+    from kvgym.config.loader import load_config, mistakes_in
+    from kvgym.config.options import to_plain
+    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.harness.report.sizing_report import print_sizing
+    from kvgym.harness.tools.sizing import size_fleets
+
+    data = override_compare(load_config("compare", config), set_ or [])
+    if seeds is not None:
+        data["seeds"] = seeds
+    with told(lambda: "nothing was planned to the end"), mistakes_in(config, set_ or []):
+        found = size_fleets(data, share, most, load, jobs, Console(stderr=True))
+    objective = {"slo": to_plain(found.objective.slo), "share": share, "seeds": list(found.objective.seeds)}
+    value = {"objective": objective, "runs": found.runs, "pairs": [each.plain for each in found.sized]}
+    _answer(as_json, value, lambda console: print_sizing(console, found))
+
+
+@app.command()
 def trace(
     folder: Annotated[Path, typer.Argument(help="Output folder of a comparison, finished or not.")],
     cell: Annotated[str, typer.Option(help="WORKLOAD/CLUSTER/ROUTING/EVICTION as in the tables.")],

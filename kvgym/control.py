@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from kvgym.config.options import check_options
-from kvgym.errors import SimulationError
+from kvgym.errors import ConfigError, SimulationError
 from kvgym.seeding import stream, stream_seed
 from kvgym.types import Decision, FleetSpec
 
@@ -179,6 +179,19 @@ class ModelController:
         self._state: Any = None
         self._start = True
 
+    def check_workers(self, workers: int) -> None:
+        """Check that the model can play a fleet of so many workers, as far as it says for how many it was made.
+
+        Raises:
+            ConfigError: it was trained for another number and does not carry over.
+        """
+        trained = getattr(getattr(self.model, "action_space", None), "n", None)
+        if trained is not None and int(trained) != workers and not hasattr(_policy(self.model), "choose"):
+            raise ConfigError(
+                f"the {type(self.model).__name__} model was trained for {trained} workers, this fleet has {workers}; "
+                "train it anew, or train a set policy (scripts/train_sb3.py), which plays on any fleet"
+            )
+
     def reset(self, spec: FleetSpec, seed: int) -> None:
         """Start an episode: a recurrent state is dropped."""
         self._state, self._start = None, True
@@ -206,6 +219,10 @@ class ModelController:
 
     def observe(self, records: np.ndarray) -> None:
         """Ignore completions: what a trained model may know is in its observation."""
+
+
+def _policy(model: Any) -> Any:
+    return getattr(model, "policy", model)
 
 
 def _batch_size(observation: Any, space: Any) -> int | None:

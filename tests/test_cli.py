@@ -262,3 +262,40 @@ def test_run__a_plug_in_from_the_current_folder(kvgym, tmp_path):
     settings = ["--set", "workload.groups=2", "--set", "workload.lens=[64]"]
     code, out, _ = kvgym("run", "--routing", "my_router_of_test_cli:Last", "--json", *settings)
     assert (code, json.loads(out)["busiest_share"]) == (0, 1.0)
+
+
+def test_explain__one_run_or_a_folder(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    assert kvgym("compare", "tiny.yaml", "--jobs", "1", "--out", "here")[0] == 0
+    code, out, _ = kvgym("explain", "here", "--json")
+    cells = json.loads(out)["cells"]
+    assert (code, [cell["routing"] for cell in cells]) == (0, ["round_robin", "random"])
+    code, out, _ = kvgym("explain", "here")
+    assert code == 0 and "random + lru against round_robin + lru, points: " in out
+    code, out, _ = kvgym("explain", "--routing", "round_robin", "--set", "workload.groups=4")
+    assert code == 0 and "held by another worker (routing)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere"),
+        (["here", "--routing", "lbgr", "--seed", "1"], "--routing, --seed are for a run of its own"),
+        (["--cell", "a/b/c/d"], "--cell names a cell of a folder"),
+    ],
+)
+def test_explain__what_does_not_fit(kvgym, arguments, message):
+    code, _, err = kvgym("explain", *arguments)
+    assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_plan__workers_and_load(kvgym, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY + "slo: {latency_s: 1.0}\n")
+    code, out, _ = kvgym("plan", "tiny.yaml", "--jobs", "1", "--seeds", "2", "--json")
+    found = json.loads(out)
+    assert code == 0 and {pair["routing"] for pair in found["pairs"]} == {"round_robin", "random"}
+    assert found["objective"]["share"] == 0.95 and all(pair["workers"]["value"] >= 1 for pair in found["pairs"])
+    code, out, _ = kvgym("plan", "tiny.yaml", "--jobs", "1", "--no-load")
+    assert code == 0 and "Smallest fleet: " in out and "req/s" not in out
+    code, _, err = kvgym("plan", "tiny.yaml", "--set", "slo=null")
+    assert code == 2 and "a plan needs an objective" in err

@@ -44,6 +44,8 @@ class Linear(RoutingController):
     - llmd: weights prefix 3, queue 2, blocks of 16. Source: the default profile of llm-d in Red Hat OpenShift AI 3.4
       (documentation); scorers and picker of kubernetes-sigs/gateway-api-inference-extension v1.5.0, on which llm-d's
       scheduler is built. That project's own chart adds kv-cache utilisation with weight 2: ``kv_use: 2``.
+      It sees no load but waiting requests: as long as engines admit at once, a worker that lacks the common beginning
+      of all prompts scores below those that hold it, and may get nothing in a whole run (two of eight on Mooncake).
 
     Args:
         prefill_blocks: weight.

@@ -182,6 +182,19 @@ class SimulatedBackend:
         if self._known is not None:
             self._known.see(self._incarnation)
 
+    def held(self, decision: Decision) -> np.ndarray:
+        """Return how many tokens of the waiting prompt each worker really holds, int64 (workers,)."""
+        if self.exact and decision.hit_tokens is not None:
+            return decision.hit_tokens
+        return self.engine.signals(exact=True)[0][HIT]
+
+    def delay_s(self, records: np.ndarray) -> np.ndarray:
+        """Return the seconds from the worker of each RECORD row to its client, float64 (rows,)."""
+        if not len(self._network_s):
+            return np.zeros(len(records))
+        regions = np.minimum(self.workload.requests["region"][records["request"]], len(self._network_s) - 1)
+        return np.where(records["worker"] >= 0, self._network_s[regions, records["worker"]], 0.0)
+
     def apply(self, worker: int, delay_s: float = 0.0) -> None:
         """Send the waiting request to `worker`, whose queue it reaches `delay_s` later than without."""
         engine = self.engine

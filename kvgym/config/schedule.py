@@ -46,3 +46,17 @@ def check_schedule(schedule: Sequence[FleetEvent], workers: int) -> None:
                 f"that takes a worker that is {_FROM[entry.event]}"
             )
         states[entry.worker] = _TO[entry.event]
+
+
+def up_windows(schedule: Sequence[FleetEvent], worker: int) -> list[tuple[float, float]]:
+    """Return (from, to) in seconds of each time in which a worker is up, ascending; the last may end at infinity."""
+    own = sorted((entry for entry in schedule if entry.worker == worker), key=lambda entry: entry.time_s)
+    since: float | None = None if own and own[0].event == "join" else -math.inf
+    windows = []
+    for entry in own:
+        if entry.event == "fail" and since is not None:
+            windows.append((since, entry.time_s))
+            since = None
+        elif entry.event != "fail":
+            since = entry.time_s
+    return windows if since is None else [*windows, (since, math.inf)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -16,12 +17,14 @@ from kvgym.backends.simulated import SimulatedBackend
 from kvgym.engine.state import FINISHED
 from kvgym.envs.episode import Observation, as_index
 from kvgym.envs.routing import RoutingEnv
-from kvgym.errors import ConfigError, SimulationError
+from kvgym.errors import ConfigError, SimulationError, did_you_mean
 from kvgym.workloads.building.kept import KeptSource
 
 Infos = dict[str, Any]
 _Step = tuple[Observation, np.ndarray, np.ndarray, Infos]
 """Observation, rewards, terminations and infos of one step."""
+_OWN = ("max_episode_steps", "seed_pool", "threads")
+"""What the vector environment takes beside the arguments of the scalar one."""
 _PER_THREAD = 16
 """Episodes that keep a thread busy for longer than it takes to wake it."""
 
@@ -69,6 +72,11 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
             _check_count(name, value, optional=name != "num_envs")
         if arguments.get("render_mode") is not None:
             raise ConfigError("a vector environment draws nothing; render one made by gymnasium.make")
+        known = [name for name in inspect.signature(RoutingEnv).parameters if name != "render_mode"]
+        for name in arguments.keys() - {*known, "render_mode"}:
+            own = [*known, "num_envs", *_OWN]
+            hint = did_you_mean(name, own) or ";"
+            raise ConfigError(f"kvgym/Routing-v0 as vectors does not take {name!r}{hint} it takes {', '.join(own)}")
         first = RoutingEnv(**arguments)
         if seed_pool is not None:
             first._source = KeptSource(first._source)

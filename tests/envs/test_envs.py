@@ -214,3 +214,26 @@ def test_signals__reach_the_decisions_and_survive_json(name, make):
             action = decision.request % len(decision.mask)
         observation, _, done, _, _ = env.step(action)
     assert routers == {0, 1, 2}
+
+
+SPAWNED = """
+import gymnasium
+from gymnasium.vector import AsyncVectorEnv
+
+def make():
+    return gymnasium.make("kvgym:kvgym/Routing-v0", workload="gsp_small")
+
+if __name__ == "__main__":
+    env = AsyncVectorEnv([make, make], context="spawn")
+    observation, _ = env.reset(seed=0)
+    print(sorted(observation), len(observation["workers"]))
+    env.close()
+"""
+"""Nobody imports kvgym, neither here nor in the processes that are started."""
+
+
+def test_make__the_id_with_its_module_needs_no_import_not_even_in_spawned_processes(tmp_path):
+    script = tmp_path / "spawned.py"
+    script.write_text(SPAWNED)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout.strip()) == (0, "['request', 'workers'] 2"), done.stderr

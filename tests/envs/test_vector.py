@@ -297,3 +297,12 @@ def test_jit_off__is_the_scalar_environment_too():
         check=False,
     )
     assert (done.returncode, done.stderr, done.stdout.split()) == (0, "", ["router", "ended", "exact", "ended"])
+
+
+def test_make_vec__names_what_it_does_not_take():
+    with pytest.raises(
+        ConfigError, match=r"does not take 'workloads'; did you mean 'workload'\? it takes workload, clus"
+    ):
+        gymnasium.make_vec("kvgym/Routing-v0", num_envs=2, workloads="gsp_small")
+    with pytest.raises(ConfigError, match="draws nothing"):
+        gymnasium.make_vec("kvgym/Routing-v0", num_envs=2, render_mode="ansi")

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.options import to_plain
+from kvgym.config.schedule import FleetEvent
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.harness.compare.charge import Charge
 from kvgym.workloads.base import WorkloadSource
@@ -84,3 +85,8 @@ class StoredCell:
     def cluster(self) -> str:
         """Label of the fleet."""
         return self.labels[1]
+
+    @property
+    def schedule(self) -> tuple[FleetEvent, ...]:
+        """When its workers joined, failed and came back."""
+        return tuple(FleetEvent(**entry) for entry in self.plain["cluster"].get("schedule", ()))

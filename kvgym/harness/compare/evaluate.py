@@ -63,6 +63,9 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
     oracles = {pair.eviction: table("eviction").load(pair.eviction).oracle for pair in grid.pairs}
     ours: dict[str, Any] = {"routing": label, "controller": name, "options": {}, "published": {}}
     ours["concentrates"] = getattr(rule, "concentrates", "")
+    if hasattr(controller, "check_workers"):  # a model may be made for one size of fleet: say so before anything runs
+        for base in plan.cells:
+            controller.check_workers(base.fleet.workers)
     for base in plan.cells:
         cells = [dataclasses.replace(base, eviction=each, oracle=oracle, **ours) for each, oracle in oracles.items()]
         for cell, router in ((base, None), *((cell, controller) for cell in cells)):

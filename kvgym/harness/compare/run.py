@@ -20,7 +20,8 @@ from kvgym.harness.compare.charge import DecisionClock
 from kvgym.harness.compare.router_group import make_routers
 from kvgym.harness.measure.clients import seen_by_client
 from kvgym.harness.measure.samples import LoadSampler, Samples
-from kvgym.types import Decision
+from kvgym.harness.measure.waterfall import Course, Served, waterfall
+from kvgym.types import DONE, Decision
 from kvgym.workloads.base import Workload, WorkloadSource
 
 
@@ -31,7 +32,8 @@ class RunResult:
     Attributes:
         records: RECORD rows in order of completion, shape (requests,).
         samples: load of the workers over the run.
-        totals: the backend's `stats()`, with ``hit_bound_tokens`` if the cell asks for bounds.
+        totals: the backend's `stats()`; of a simulated fleet with ``capped``, ``capped_tokens`` and ``waterfall``, and
+            with ``hit_bound_tokens`` if the cell asks for bounds.
         notes: the workload's facts (source, what was dropped).
         decisions: number of routing decisions.
         wall_s: wall time of the episode without the generation of the workload.
@@ -91,6 +93,7 @@ def _play(
     predicted_s = np.full(len(workload.requests), -1.0)
     _ask(cell, controller.reset, backend.spec, seed)
     sampler = LoadSampler(cell.fleet.workers)
+    course = Course(len(workload.requests)) if isinstance(backend, SimulatedBackend) else None
     decisions, decision_s, start_s = 0, 0.0, clock()
     while (decision := backend.run_to_decision()) is not None:
         finished = backend.completions()
@@ -104,6 +107,8 @@ def _play(
         decision_s += took_s
         decisions += 1
         predicted_s[decision.request] = _ask(cell, _prediction, controller)
+        if course is not None and isinstance(backend, SimulatedBackend):
+            course.note(decision, worker, backend.held(decision))
         backend.apply(worker, charged.delay_s(decision.router, decision.time_s, took_s))
         if watcher is not None:
             watcher(backend, decision, worker)
@@ -112,11 +117,23 @@ def _play(
     records = seen_by_client(backend.records(), cell.fleet.late_text_share if cell.backend == SIMULATED else 0.0)
     records["predicted_s"] = predicted_s[records["request"]]
     totals = backend.stats()
+    if course is not None and isinstance(backend, SimulatedBackend):
+        totals |= _capped(workload, records)
+        served = Served(cell.fleet.page_size, cell.fleet.schedule, backend.delay_s(records))
+        totals["waterfall"] = waterfall(_in_tokens(cell.source, seed, workload), records, course, served)
     if cell.bounds:
         from kvgym.harness.measure.bounds import hit_bound
 
         totals["hit_bound_tokens"] = hit_bound(workload, records, cell.fleet.capacities)
     return RunResult(records, samples, totals, workload.notes, decisions, wall_s, decision_s)
+
+
+def _capped(workload: Workload, records: np.ndarray) -> dict[str, int]:
+    """Return how many answers ended at the KV capacity, and how many tokens they lack of what was asked for."""
+    done = records[records["status"] == DONE]
+    asked = workload.requests[done["request"]]
+    lacking = np.minimum(asked["output_tokens"], asked["max_new_tokens"]) - done["output_tokens"]
+    return {"capped": int((lacking > 0).sum()), "capped_tokens": int(np.maximum(lacking, 0).sum())}
 
 
 def _ask(cell: Cell, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -169,3 +186,13 @@ class _Key:
 def _generate(key: _Key, seed: int, page_size: int) -> Workload:
     # Neighbouring cells differ in the controller only; compiling a large trace once for all of them is what counts.
     return key.source.generate(seed, page_size)
+
+
+def _in_tokens(source: WorkloadSource, seed: int, workload: Workload) -> Workload:
+    """Return the same workload with its forest at page size 1: what prompts share, to the token."""
+    return workload if workload.page_size == 1 else _generate_tokens(_Key(source), seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _generate_tokens(key: _Key, seed: int) -> Workload:
+    return key.source.generate(seed, 1)

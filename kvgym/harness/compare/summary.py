@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from kvgym.config.slo import SLO
 from kvgym.errors import ResultsError
 from kvgym.harness.compare.cell import SIMULATED, StoredCell
 from kvgym.harness.measure.classes import CLASS_METRICS, Class, ClassMetrics, class_metrics
-from kvgym.harness.measure.flags import Concentration, concentration, concentration_flags, saturation_flags
+from kvgym.harness.measure.flags import Signs, flags, signs
 from kvgym.harness.measure.statistics import (
     METRICS,
     RATIO_METRICS,
@@ -23,6 +23,7 @@ from kvgym.harness.measure.statistics import (
     spread,
     summarize,
 )
+from kvgym.harness.measure.waterfall import mean_shares
 
 Triple = tuple[float | None, float | None, float | None]
 
@@ -45,6 +46,8 @@ class CellSummary:
         flags: what about this cell needs a second look.
         oracle: its eviction policy sees the future.
         backend: where the requests were served.
+        waterfall: part of `waterfall.PARTS`, and ``believed`` -> (mean, smallest, largest) share of the prompt tokens;
+            empty: not known.
         fleet: the fleet's configuration as JSON: alike for a simulated fleet and the real one that it stands for.
     """
 
@@ -62,6 +65,7 @@ class CellSummary:
     oracle: bool
     backend: str
     fleet: str
+    waterfall: dict[str, Triple] = field(default_factory=dict)
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of `metric` over seeds."""
@@ -101,7 +105,7 @@ class _Run:
 
     metrics: dict[str, float | None]
     classes: ClassMetrics
-    concentration: Concentration
+    signs: Signs
     facts: dict[str, Any]
 
 
@@ -134,7 +138,6 @@ def _summarize_cell(cell: StoredCell, own: dict[int, _Run], base: dict[int, _Run
     runs = list(own.values())
     rows = [run.metrics for run in runs]
     paired = [(own[seed].metrics, base[seed].metrics) for seed in own if seed in base]
-    flags = concentration_flags({seed: run.concentration for seed, run in own.items()}, cell.concentrates)
     return CellSummary(
         labels=cell.labels,
         seeds=tuple(own),
@@ -146,10 +149,11 @@ def _summarize_cell(cell: StoredCell, own: dict[int, _Run], base: dict[int, _Run
         timing=[run.facts["timing"] for run in runs],
         notes=runs[0].facts["notes"],
         classes=_class_spreads([run.classes for run in runs]),
-        flags=[*flags, *saturation_flags({seed: run.metrics["saturated"] for seed, run in own.items()})],
+        flags=flags({seed: run.signs for seed, run in own.items()}, cell.concentrates),
         oracle=cell.oracle,
         backend=cell.plain.get("backend", SIMULATED),
         fleet=json.dumps(cell.plain.get("cluster"), sort_keys=True),
+        waterfall=mean_shares([run.facts["totals"].get("waterfall") for run in runs]),
     )
 
 
@@ -162,13 +166,13 @@ def _read(cell: StoredCell, seeds: tuple[int, ...], runs: Runs, warmup_s: float,
         records, facts = runs.load(cell, seed)
         try:
             metrics = summarize(records, facts["totals"], warmup_s, slo)
-            sent = concentration(records, facts["totals"])
+            seen = signs(records, facts["totals"], metrics, cell.schedule)
         except (KeyError, TypeError, ValueError) as error:
             name = f"{' / '.join(cell.labels)} seed {seed}"
             raise ResultsError(
                 f"the totals of {name} are damaged ({error!r}); delete its .json to run it again"
             ) from error
-        found[seed] = _Run(metrics, class_metrics(measured(records, warmup_s), slo), sent, facts)
+        found[seed] = _Run(metrics, class_metrics(measured(records, warmup_s), slo), seen, facts)
     return found
 
 

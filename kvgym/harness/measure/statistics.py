@@ -33,7 +33,7 @@ METRICS: dict[str, str] = {
     "hit_rate": "prompt tokens found in the cache / prompt tokens, over completed requests",
     "hit_bound": "hit rate that no eviction policy could have exceeded (measure/bounds.py); none unless asked for",
     "possible_share": "hit tokens / those of that bound",
-    "makespan_s": "time of the last completion",
+    "makespan_s": "from the first arrival to the last completion",
     "makespan_load_s": "largest accumulated busy time of a worker",
     "throughput_rps": "completed requests per second of makespan",
     "goodput_share": "share of the requests that ended which kept the service level objective; none without one",
@@ -50,6 +50,8 @@ METRICS: dict[str, str] = {
     "backlog_growth": "share of the arrivals that became backlog (measure/saturation.py); about 0: it kept up",
     "saturated": "1: the backlog grew significantly, so latencies depend on the length of the run; 0: it did not",
     "completed": "requests answered",
+    "capped": "answers cut at the KV capacity; none: not known, as of real servers and of older runs",
+    "capped_tokens": "tokens that those answers lack",
     "rejected": "requests that could never fit",
     "failed": "requests lost to a failed worker",
 }
@@ -84,7 +86,8 @@ def summarize(
     Args:
         records: RECORD rows of all finished requests, any order.
         totals: the backend's `stats()`: per-worker lists ``busy_s`` and ``evicted_tokens``, ``makespan_s`` and
-            ``makespan_load_s``; ``hit_bound_tokens`` where bounds were asked for.
+            ``makespan_load_s``; ``hit_bound_tokens`` where bounds were asked for; ``capped`` and ``capped_tokens`` of a
+            simulated fleet.
         warmup_s: requests that arrive earlier than this after the first arrival are left out of all that is measured
             per request (see `METRICS`).
         slo: what goodput is measured against.
@@ -105,11 +108,13 @@ def summarize(
     result["hit_bound"] = None if bound is None else _ratio(float(bound), float(done["prompt_tokens"].sum()))
     result["possible_share"] = None if bound is None else _ratio(hit_tokens, float(bound))
     busy_s = np.asarray(totals["busy_s"], np.float64)
-    result["makespan_s"] = float(totals["makespan_s"])
+    # A trace's clock may begin anywhere; what counts is the time in which there was something to do.
+    makespan_s = max(float(totals["makespan_s"]) - _start_s(records, 0.0), 0.0)
+    result["makespan_s"] = makespan_s
     result["makespan_load_s"] = float(totals["makespan_load_s"])
-    result["throughput_rps"] = _ratio(float(len(done)), float(totals["makespan_s"]))
+    result["throughput_rps"] = _ratio(float(len(done)), makespan_s)
     result["goodput_share"] = _ratio(float(slo.met(ended).sum()), float(len(ended))) if slo else None
-    result["goodput_rps"] = _ratio(float(slo.met(records).sum()), float(totals["makespan_s"])) if slo else None
+    result["goodput_rps"] = _ratio(float(slo.met(records).sum()), makespan_s) if slo else None
     result["fairness"] = fairness(window)
     result["prediction_error"], result["prediction_bias"] = _prediction(window)
     result["backlog_growth"], result["saturated"] = backlog_growth(records, _start_s(records, warmup_s))
@@ -121,9 +126,14 @@ def summarize(
     result["retractions"] = float(records["retractions"].sum())
     result["retries"] = float(np.maximum(records["attempts"] - 1, 0).sum())
     result["completed"] = float(len(done))
+    result["capped"], result["capped_tokens"] = _known(totals, "capped"), _known(totals, "capped_tokens")
     result["rejected"] = float((records["status"] == REJECTED).sum())
     result["failed"] = float((records["status"] == FAILED).sum())
     return {name: result[name] for name in METRICS}
+
+
+def _known(totals: Mapping[str, Any], name: str) -> float | None:
+    return None if totals.get(name) is None else float(totals[name])
 
 
 def check_warmup(warmup_s: float) -> None:

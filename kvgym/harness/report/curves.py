@@ -24,7 +24,7 @@ class Curves(NamedTuple):
     latency_s: np.ndarray | None  # (levels,): quantiles at LEVELS over the requests of all seeds
     ttft_s: np.ndarray | None  # (levels,)
     share: np.ndarray  # (workers,): share of the requests, over all seeds
-    end_s: float  # end of the time axis: makespan of the first seed
+    end_s: float  # end of the time axis, which begins with the first arrival: makespan of the first seed
     queued: np.ndarray  # (workers, POINTS): mean number of waiting requests per time slot, first seed
     kv_use: np.ndarray | None  # (workers, POINTS): KV use at the middle of each slot, first seed
 
@@ -43,21 +43,29 @@ def read_curves(cell: StoredCell, seeds: tuple[int, ...], store: Store, warmup_s
     """
     first, facts = store.load(cell, seeds[0])
     samples = store.load_samples(cell, seeds[0])
-    fleet, end_s = len(facts["totals"]["busy_s"]), float(facts["totals"]["makespan_s"])
+    begin_s = float(first["arrival_s"].min()) if len(first) else 0.0
+    fleet, end_s = len(facts["totals"]["busy_s"]), max(float(facts["totals"]["makespan_s"]) - begin_s, 0.0)
     latency, ttft, workers = [], [], []
     for seed in seeds:
         records, _ = store.load(cell, seed)
         done = records[records["status"] == DONE]
-        begin_s = records["arrival_s"].min() + warmup_s if len(records) else 0.0
-        done = done[done["arrival_s"] >= begin_s]
+        done = done[done["arrival_s"] >= records["arrival_s"].min(initial=np.inf) + warmup_s]
         latency.append(done["finish_s"] - done["arrival_s"])
         ttft.append(done["first_token_s"] - done["arrival_s"])
         workers.append(records["worker"][records["worker"] >= 0])
     sent = np.bincount(np.concatenate(workers), minlength=fleet)
     share = sent / max(sent.sum(), 1)
-    queued = queue_depth(first, fleet, end_s)
-    kv_use = None if samples is None else kv_over_time(samples, end_s)
+    queued = queue_depth(_from(first, begin_s), fleet, end_s)
+    kv_use = None if samples is None else kv_over_time(samples._replace(time_s=samples.time_s - begin_s), end_s)
     return Curves(_quantiles(latency), _quantiles(ttft), share, end_s, queued, kv_use)
+
+
+def _from(records: np.ndarray, begin_s: float) -> np.ndarray:
+    """Return the rows with times counted from `begin_s`; -1, which is no time, stays."""
+    moved = records.copy()
+    for name in ("arrival_s", "admitted_s", "finish_s"):
+        moved[name] = np.where(records[name] >= 0, records[name] - begin_s, records[name])
+    return moved
 
 
 def _quantiles(values: list[np.ndarray]) -> np.ndarray | None:

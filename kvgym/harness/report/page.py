@@ -17,9 +17,11 @@ from kvgym.harness.compare.summary import CellSummary
 from kvgym.harness.measure.statistics import METRICS
 from kvgym.harness.report.beside import TITLE, beside_rows
 from kvgym.harness.report.curves import Curves, read_curves
+from kvgym.harness.report.explained import DEFINITIONS, HINT, explained_rows, moved_lines
+from kvgym.harness.report.explained import TITLE as WATERFALL
 from kvgym.harness.report.figures import Row, bars, cdf, forest, over_time, shares
 from kvgym.harness.report.markup import html, node
-from kvgym.harness.report.tables import class_rows, conditions, missing_lines, published_rows, table_rows
+from kvgym.harness.report.tables import class_rows, conditions, missing_lines, published_rows, table_rows, waterfalls
 from kvgym.harness.report.verdict import Verdict, verdicts
 from kvgym.records import check_ending
 
@@ -125,6 +127,7 @@ def _workload(results: Results, cells: list[CellSummary]) -> Element:
         node("ul", *notes, class_="notes") if notes else None,
         _table(*table_rows(cells)),
         *(part for kind, head, rows in class_rows(cells) for part in (node("h3", f"Per {kind}"), _table(head, rows))),
+        *_explained(cells, baseline),
         node("h3", f"Ratio to {' + '.join(baseline)}"),
         node("p", "Lines are 95 % intervals over seeds; the diamond is the baseline.", class_="hint"),
         node("div", *(_forest(*each, cells, baseline) for each in _FORESTS), class_="panels"),
@@ -139,6 +142,15 @@ def _workload(results: Results, cells: list[CellSummary]) -> Element:
         *_over_time(drawn, baseline),
         id=_anchor(cells),
     )
+
+
+def _explained(cells: Sequence[CellSummary], baseline: tuple[str, str]) -> list[Element]:
+    rows = explained_rows(waterfalls(cells))
+    if rows is None:
+        return []
+    moved = [node("li", line) for line in moved_lines(waterfalls(cells), baseline)]
+    parts = [node("h3", WATERFALL), node("p", HINT, class_="hint"), _table(*rows)]
+    return [*parts, node("ul", *moved)] if moved else parts
 
 
 def _name(cell: CellSummary) -> str:
@@ -208,7 +220,7 @@ def _value(text: str) -> Element:
 
 
 def _definitions() -> Element:
-    terms = [part for name, text in METRICS.items() for part in (node("dt", name), node("dd", text))]
+    terms = [part for name, text in (METRICS | DEFINITIONS).items() for part in (node("dt", name), node("dd", text))]
     return node("section", node("h2", "Definitions"), node("dl", *terms))
 
 

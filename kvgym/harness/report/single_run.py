@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from kvgym.harness.report.console import print_table, say
+from kvgym.harness.report.explained import print_waterfall
 
 _TIMES = (("latency s", "latency_s", 1.0, ".3f"), ("TTFT s", "ttft_s", 1.0, ".3f"), ("TPOT ms", "tpot_s", 1e3, ".2f"))
 _POINTS = ("mean", "p50", "p90", "p95", "p99")
@@ -19,6 +20,7 @@ _WHOLE = (
     ("goodput %", "goodput_share", 100.0, ".1f"),
     ("fairness", "fairness", 1.0, ".3f"),
     ("completed", "completed", 1.0, ",.0f"),
+    ("cut", "capped", 1.0, ",.0f"),
     ("rejected", "rejected", 1.0, ",.0f"),
     ("failed", "failed", 1.0, ",.0f"),
 )
@@ -37,7 +39,7 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
     say(console, title, style="bold")
     rows = [[name, *(_value(run[f"{p}_{key}"], by, style) for p in _POINTS)] for name, key, by, style in _TIMES]
     print_table(console, ["", "mean", "P50", "P90", "P95", "P99"], rows)
-    columns = [column for column in _WHOLE if run[column[1]] is not None]
+    columns = [column for column in _WHOLE if run[column[1]] or (run[column[1]] is not None and column[1] != "capped")]
     say(console, "")
     cells = [_value(run[key], by, style) for _, key, by, style in columns]
     print_table(console, [heading for heading, *_ in columns], [cells], names=0)
@@ -48,6 +50,9 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
         for number, worker in enumerate(run["workers"])
     ]
     print_table(console, header, shares)
+    if run["waterfall"]:
+        say(console, "")
+        print_waterfall(console, run["waterfall"])
     say(console, "", *_remarks(run))
 
 

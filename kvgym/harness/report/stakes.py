@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from kvgym.harness.compare.summary import CellSummary
 
-NEGLIGIBLE = 0.01
-"""Hit rates that lie within one point of each other: the choice does not matter."""
+NEGLIGIBLE = 0.03
+"""Hits within so large a share of what was possible (of the best policy's hits, without a bound): no difference."""
 
 
 def eviction_lines(cells: Sequence[CellSummary]) -> list[str]:
@@ -29,7 +29,7 @@ def _line(rates: list[tuple[float, CellSummary]]) -> str:
     (low, worst), (high, best) = rates[0], rates[-1]
     bound, share = best.mean("hit_bound"), best.mean("possible_share")
     limit = "" if bound is None or share is None else f", {share:.0%} of the possible (bound {bound:.1%})"
-    if high - low <= NEGLIGIBLE:
+    if high - low <= NEGLIGIBLE * (high if bound is None else bound):
         every = f"all {len(rates)} hit {low:.1%} to {high:.1%}"
         return f"the choice of the eviction policy does not matter: {every}{limit}"
     return f"eviction matters: {best.labels[3]} hits most, {high:.1%}{limit}; {worst.labels[3]} least, {low:.1%}"

@@ -19,6 +19,8 @@ from kvgym.harness.measure.classes import CLASS_METRICS
 from kvgym.harness.measure.statistics import METRICS, RATIO_METRICS
 from kvgym.harness.report.beside import TITLE, beside_rows
 from kvgym.harness.report.console import print_table, say
+from kvgym.harness.report.explained import HINT, Explained, explained_rows, moved_lines, print_explained
+from kvgym.harness.report.explained import TITLE as WATERFALL
 from kvgym.harness.report.verdict import verdicts
 
 COLUMNS: tuple[tuple[str, str, float, str], ...] = (
@@ -40,10 +42,11 @@ COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("prediction error %", "prediction_error", 100.0, ".0f"),
     ("prediction bias %", "prediction_bias", 100.0, "+.0f"),
     ("saturated %", "saturated", 100.0, ".0f"),
+    ("answers cut", "capped", 1.0, ".0f"),
 )
 """Columns of the tables: heading, metric, factor, format; cells show the mean and [the range] over seeds.
 
-A column without any value is left out. Saturated: of the seeds.
+A column without any value is left out, and so is that of cut answers where there are none. Saturated: of the seeds.
 """
 CLASS_COLUMNS: tuple[tuple[str, str, float, str], ...] = (
     ("requests", "requests", 1.0, ".0f"),
@@ -149,8 +152,9 @@ def _summary_plain(results: Results) -> dict[str, Any]:
             "classes": classes,
             "published": dict(cell.published),
         }
+        shares = {name: triple[0] for name, triple in cell.waterfall.items()}
         facts |= {"hit_gain": dict(zip(("gain", "lo", "hi"), cell.hit_gain, strict=True)), "oracle": cell.oracle}
-        cells.append({**cell.brief, **facts, "flags": cell.flags})
+        cells.append({**cell.brief, **facts, "flags": cell.flags, "waterfall": shares})
     baseline = dict(zip(_LABELS[2:], summary.baseline, strict=True))
     head = {"name": config.name, "deterministic": config.deterministic, "baseline": baseline}
     return {**head, "slo": to_plain(config.slo), "skipped": results.skipped, "cells": cells}
@@ -185,6 +189,9 @@ def markdown(results: Results) -> str:
         lines += [*_markdown_table(*table_rows(cells)), ""]
         for kind, header, rows in class_rows(cells):
             lines += [f"### Per {kind}", "", *_markdown_table(header, rows), ""]
+        if explained := explained_rows(waterfalls(cells)):
+            moved = [f"- {line}" for line in moved_lines(waterfalls(cells), summary.baseline)]
+            lines += [f"### {WATERFALL}", "", HINT, "", *_markdown_table(*explained), "", *moved, ""]
     if published := published_rows(summary.cells):
         lines += ["## Published values beside ours", "", *_markdown_table(*published), ""]
     lines += results.skipped
@@ -240,12 +247,19 @@ def print_comparison(console: Console, summary: Summary) -> None:
     """Print the verdicts, then a table per workload and fleet with the columns that decide."""
     print_verdicts(console, summary)
     for (workload, cluster), group in groupby(summary.cells, key=lambda cell: cell.labels[:2]):
-        print_table(console, *table_rows(list(group), short=True), title=f"\n{workload} on {cluster}", names=2)
+        cells = list(group)
+        print_table(console, *table_rows(cells, short=True), title=f"\n{workload} on {cluster}", names=2)
+        print_explained(console, f"{workload} on {cluster}", waterfalls(cells))
     if beside := beside_rows(summary.cells):
         print_table(console, *beside, title=f"\n{TITLE}", names=3)
     seeds = len(summary.cells[0].seeds)
     told = f"mean over {seeds} seed{'s' * (seeds > 1)} [range]; ratio to {' + '.join(summary.baseline)} (95 %)"
     say(console, "", told)
+
+
+def waterfalls(cells: Sequence[CellSummary]) -> list[Explained]:
+    """Return what is known of the prompt tokens of each cell."""
+    return [Explained(cell.labels[2:], cell.waterfall) for cell in cells]
 
 
 def print_verdicts(console: Console, summary: Summary) -> None:
@@ -258,7 +272,7 @@ def print_verdicts(console: Console, summary: Summary) -> None:
 def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return header and rows; `short` leaves out what a terminal has no room for."""
     columns = [column for column in COLUMNS if not (short and column[1] in _LONG_ONLY)]
-    columns = [column for column in columns if any(cell.mean(column[1]) is not None for cell in cells)]
+    columns = [column for column in columns if any(_has(cell, column[1]) for cell in cells)]
     header = ["routing", "eviction", *(name for name, *_ in columns), "done/rejected/failed", "P50 ratio"]
     bounded = any(cell.mean("hit_bound") is not None for cell in cells)
     header += ["hit gain, points"] * bounded
@@ -274,6 +288,11 @@ def table_rows(cells: Sequence[CellSummary], short: bool = False) -> tuple[list[
         gain = [_interval(cell.hit_gain, 100.0, "+.2f", " to ")] * bounded
         rows.append([cell.labels[2], name, *values, counts, _interval(cell.ratios["p50_latency_s"]), *gain])
     return header, rows
+
+
+def _has(cell: CellSummary, metric: str) -> bool:
+    value = cell.mean(metric)
+    return bool(value) if metric == "capped" else value is not None
 
 
 def _spread(triple: Triple, factor: float, style: str) -> str:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +13,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kvgym.backends.batch import cpus
-from kvgym.errors import SimulationError
 from kvgym.harness.compare.cell import SIMULATED
 from kvgym.harness.compare.grid import load_compare
 from kvgym.harness.compare.manifest import make_manifest
@@ -28,6 +23,7 @@ from kvgym.harness.compare.store import Store
 from kvgym.harness.compare.summary import Summary
 from kvgym.harness.report.page import write_page
 from kvgym.harness.report.tables import write_markdown, write_tables
+from kvgym.harness.tools.processes import process_pool
 from kvgym.interrupts import ignored
 
 
@@ -87,29 +83,12 @@ def _run_all(tasks: list[Task], total: int, store: Store, jobs: int, console: Co
                 _run_task(task, store)
                 advance()
             return
-        # "spawn": forked copies of a process that runs numba's or Arrow's threads may hang.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, initializer=_start_worker)
-        try:
+        with process_pool(min(jobs, len(tasks))) as pool:
             with ignored():  # and the workers leave it to this process
                 futures = [pool.submit(_run_task, task, store) for task in tasks]
             for future in as_completed(futures):
                 future.result()
                 advance()
-        except BrokenProcessPool as error:
-            raise SimulationError(f"a worker process died ({error}); out of memory? try --jobs 1") from error
-        finally:
-            _shut(pool)
-
-
-def _shut(pool: ProcessPoolExecutor) -> None:
-    """Finish the runs that have begun, which are kept, and drop the others; Ctrl-C meanwhile ends them at once."""
-    try:
-        pool.shutdown(cancel_futures=True)
-    except KeyboardInterrupt:
-        for worker in multiprocessing.active_children():
-            worker.kill()
-        raise
 
 
 def _run_live(tasks: list[Task], store: Store, advance: Callable[[], None]) -> None:
@@ -131,18 +110,6 @@ def _run_task(task: Task, store: Store) -> None:
     journal = store.journal(cell, seed) if cell.backend != SIMULATED else None
     result = run(cell, seed, journal=journal)
     store.save(cell, seed, result.records, result.samples, result.facts)
-
-
-def _start_worker() -> None:
-    """End with the parent: one that was killed could not tell its workers."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "only processes of the pool come here"
-    parent.join()
-    os._exit(1)
 
 
 @contextmanager

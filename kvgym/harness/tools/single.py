@@ -18,7 +18,7 @@ from kvgym.config.slo import SLO
 from kvgym.harness.compare.cell import Cell
 from kvgym.harness.compare.charge import check_charge
 from kvgym.harness.compare.run import RunResult, run
-from kvgym.harness.measure.flags import concentration, concentration_flags, saturation_flags
+from kvgym.harness.measure.flags import flags, signs
 from kvgym.harness.measure.statistics import check_warmup, summarize
 from kvgym.harness.tools.trace import write_trace
 from kvgym.records import check_ending, check_target, write_records
@@ -118,7 +118,7 @@ def outcome(cell: Cell, seed: int, result: RunResult, measure: Measure) -> dict[
     """Return names, seed, metrics, timing, flags and the workers' shares of a finished run."""
     metrics = summarize(result.records, result.totals, *measure)
     reason = getattr(table("routing").load(cell.controller), "concentrates", "")
-    flags = concentration_flags({seed: concentration(result.records, result.totals)}, reason)
+    seen = signs(result.records, result.totals, metrics, cell.fleet.schedule)
     return {
         **dict(zip(("workload", "cluster", "routing", "eviction"), cell.labels, strict=True)),
         "seed": seed,
@@ -127,8 +127,9 @@ def outcome(cell: Cell, seed: int, result: RunResult, measure: Measure) -> dict[
         "decisions": result.decisions,
         "wall_s": result.wall_s,
         "decision_s": result.decision_s,
-        "flags": [*flags, *saturation_flags({seed: metrics["saturated"]})],
+        "flags": flags({seed: seen}, reason),
         "workers": _workers(result),
+        "waterfall": result.totals.get("waterfall"),
     }
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import doctest
 
 import pytest
+from gymnasium.spaces import Discrete
 
 import kvgym
 from controllers.routing.random import Random
@@ -45,6 +46,19 @@ def test_evaluate__a_model_with_predict(grid):
     assert (base.labels[2:], ours.labels[2:]) == (("round_robin", "lru"), ("Last", "lru"))
     assert (ours.seeds, ours.mean("busiest_share")) == ((4, 9), 1.0)
     assert ours.ratios["p50_latency_s"][0] > 1
+
+
+class ForFour(Last):
+    """Was trained for another fleet, as a model of stable-baselines3 says it."""
+
+    action_space = Discrete(4)
+
+
+def test_evaluate__a_model_of_another_fleet_size(grid):
+    with pytest.raises(ConfigError, match="the ForFour model was trained for 4 workers, this fleet has 2; train it"):
+        evaluate(ForFour(), grid)
+    four = {**grid, "clusters": [{"use": {"workers": 4, "capacity_tokens": 1000}, "name": "four"}], "seeds": 1}
+    assert evaluate(ForFour(), four).cells[-1].mean("completed") == 32
 
 
 def test_evaluate__the_baseline_itself_gets_a_name_of_its_own(grid):

@@ -148,3 +148,18 @@ def test_charge__arrivals_and_the_default_stay():
     by_request = [np.sort(records, order="request") for records in (plain, charged)]
     assert (by_request[0]["arrival_s"] == by_request[1]["arrival_s"]).all()
     assert (by_request[0]["admitted_s"] < by_request[1]["admitted_s"]).all()
+
+
+def test_run__counts_answers_that_the_kv_capacity_cuts():
+    """Beside 1,000 of prompt the pool of 1,100 holds 98 answer tokens more by SGLang's rule; the others fit."""
+    rows = [
+        {"path": [[name, 1000]], "output_tokens": tokens, "arrival_s": time_s}
+        for name, tokens, time_s in (("a", 200, 0.0), ("b", 50, 100.0), ("c", 150, 200.0))
+    ]
+    fleet = ClusterConfig(workers=1, capacity_tokens=1100)
+    result = run(cell(source=Fixed(tuple(rows)), fleet=fleet, controller="round_robin"), seed=0)
+    made = result.records["output_tokens"].tolist()
+    assert made[1] == 50 and made[0] == made[2] < 100
+    assert (result.totals["capped"], result.totals["capped_tokens"]) == (2, 350 - 2 * made[0])
+    roomy = run(cell(source=Fixed(tuple(rows)), controller="round_robin", fleet=ClusterConfig(workers=1)), seed=0)
+    assert (roomy.totals["capped"], roomy.totals["capped_tokens"]) == (0, 0)

@@ -22,7 +22,14 @@ def records(rows):
     return out
 
 
-TOTALS = {"busy_s": [3.0, 1.0], "evicted_tokens": [5, 7], "makespan_s": 10.0, "makespan_load_s": 3.0}
+TOTALS = {
+    "busy_s": [3.0, 1.0],
+    "evicted_tokens": [5, 7],
+    "makespan_s": 10.0,
+    "makespan_load_s": 3.0,
+    "capped": 0,
+    "capped_tokens": 0,
+}
 
 
 def test_summarize__by_hand():
@@ -130,7 +137,7 @@ def test_warmup__holds_for_everything_that_is_measured_per_request():
     out["tenant"], out["admitted_s"] = np.arange(1000) % 2, out["arrival_s"] + 0.5
     out["predicted_s"] = np.where(out["arrival_s"] < 10, 1.0, 3.0)
     slo = SLO(ttft_s=5.0)
-    totals = {**TOTALS, "hit_bound_tokens": 50_000}
+    totals = {**TOTALS, "hit_bound_tokens": 50_000, "makespan_s": 10_000.0}
     late, warm = summarize(out[200:], totals, 0.0, slo), summarize(out, totals, float(out["arrival_s"][200]), slo)
     whole = {"completed", "throughput_rps", "hit_tokens", "hit_bound", "possible_share", "busiest_share"}
     differ = {name for name in METRICS if warm[name] != pytest.approx(late[name], rel=0.1)}
@@ -182,3 +189,23 @@ def test_paired_ratio__one_seed_or_missing_value():
     assert paired_ratio([3.0], [2.0]) == (pytest.approx(1.5), None, None)
     assert paired_ratio([3.0, None], [2.0, 1.0]) == (None, None, None)
     assert paired_ratio([0.0], [2.0]) == (None, None, None)
+
+
+def test_summarize__counts_from_the_first_arrival():
+    """A trace whose clock begins elsewhere has the same makespan and rates."""
+    out = tokens([(DONE, 0, 100, 20, float(i), i + 1.0, i + 2.0) for i in range(40)], 5)
+    at_s = {name: out[name].copy() for name in ("arrival_s", "admitted_s", "first_token_s", "finish_s")}
+    results = []
+    for begin_s in (0.0, 1770.0, 2.0**30):
+        for name, values in at_s.items():
+            out[name] = values + begin_s
+        totals = {**TOTALS, "makespan_s": float(out["finish_s"].max())}
+        results.append(summarize(out, totals, slo=SLO(latency_s=1e6)))
+    for name in ("makespan_s", "throughput_rps", "goodput_rps"):
+        assert results[0][name] > 0 and results[0][name] == results[1][name] == results[2][name]
+
+
+def test_summarize__what_older_runs_do_not_say_is_none():
+    older = {name: value for name, value in TOTALS.items() if not name.startswith("capped")}
+    result = summarize(np.zeros(0, RECORD), older)
+    assert (result["capped"], result["capped_tokens"]) == (None, None)

@@ -88,7 +88,7 @@ def test_without_a_terminal__prints_pictures_and_what_came_out(kvgym, config):
     assert "\x1b" not in out
     assert out.count("gsp  two  random  lru  seed 9\n") == 11
     assert re.findall(r"routed (\d+)/40", out) == [str(n) for n in (*range(4, 41, 4), 40)]
-    assert "gsp on two: random + lru, seed 9\n" in out.rpartition("routed")[2]
+    assert "gsp on two: random + lru, seed 9\n" in out.rpartition("/40")[2]
 
 
 def test_json__is_alone_on_stdout(kvgym, config):
