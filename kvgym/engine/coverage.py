@@ -1,4 +1,4 @@
-"""How much of each prompt what came before covers: first touches of forest nodes, and the depth that they reach.
+"""Measures how much of each prompt is covered by what came before: first touches of nodes, and the depth they reach.
 
 An *event* covers the first `limit` tokens below a node from the moment `key` on. Its deepest node may be covered in
 part only: of an answer the last token is never computed. Coverage is closed under prefixes, so the deepest node that

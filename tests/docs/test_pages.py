@@ -17,7 +17,7 @@ BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]*) -->\n)?```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 RUN = ("python", "sh")
-MOST_LEFT_OUT = 5
+MOST_LEFT_OUT = 6
 """Blocks of all pages together that need what a test has not."""
 
 
