@@ -296,14 +296,16 @@ def trace(
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(help="Request log: JSON lines or ShareGPT JSON, plain or gzip.")],
+    file: Annotated[str, typer.Argument(help="Request log: JSON, Parquet or CSV; plain or packed.")],
     out: Annotated[Path | None, typer.Option(help="NAME.kvgw or NAME.parquet; default: the log's name .kvgw.")] = None,
-    format_: Annotated[str, typer.Option("--format", help="auto, openai, sglang or sharegpt.")] = "auto",
+    format_: Annotated[
+        str, typer.Option("--format", help="openai, sglang, sharegpt, mooncake, lengths, vllm.")
+    ] = "auto",
     tokenizer: Annotated[
         str | None, typer.Option(help="Hugging Face tokenizer.json; default: a built-in counter.")
     ] = None,
     keep_text: Annotated[bool, typer.Option("--keep-text", help="Keep prompts and answers as text.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Accept late rows, wrong id counts, empty answers.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Leave out bad rows, accept late ones.")] = False,
     as_json: Json = False,
 ) -> None:
     """Turn a log of one's own requests into a workload file."""
@@ -318,7 +320,10 @@ def import_(
     found = {"out": str(made), **facts}
 
     def show(console: Console) -> None:
-        print_table(console, ["fact", "value"], [[name, str(value)] for name, value in found.items()])
+        told_apart = ("notes", "fields_not_read")
+        shown = {name: value for name, value in found.items() if value not in (0, None) and name not in told_apart}
+        print_table(console, ["fact", "value"], [[name, str(value)] for name, value in shown.items()])
+        say(console, "", *(f"- {note}." for note in facts["notes"]))
         use = f"`source: imported`, `path: {made}` and more settings"
         say(console, "", f"as a workload: --workload {made}, or a YAML file with {use}")
 

@@ -19,7 +19,7 @@ from kvgym.experiments.experiment import experiment_names, findings, read_outcom
 from kvgym.experiments.experiments_page import said, verdict_counts, write_page
 
 ROOT = Path(__file__).resolve().parent.parent
-STORED, PAGE = ROOT / "docs" / "results" / "experiments.json", ROOT / "EXPERIMENTS.md"
+STORED, PAGE = ROOT / "docs" / "experiments.json", ROOT / "EXPERIMENTS.md"
 
 
 def main(

@@ -21,7 +21,7 @@ from kvgym.errors import KVGymError
 ROW = {"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [1, 2, 3]}
 CHAT = b'{"timestamp": 1, "messages": [{"role": "user", "content": "Hi"}], "output": "Hello."}\n'
 BAD_FILES = {
-    "cut.gz": (gzip.compress(CHAT * 1000)[:-9], r"cut.gz, after line 1000: the gzip file is cut or broken"),
+    "cut.gz": (gzip.compress(CHAT * 1000)[:-9], r"cut.gz, after line 1000: the packed file is cut or broken"),
     "latin1": (CHAT + '{"prompt": "é"}'.encode("latin-1"), "latin1, line 2: not UTF-8 text"),
     "empty": (b"", "empty: the file is empty, expected one JSON object per line"),
     "no_json": (CHAT + b"{oops}\n", "no_json, line 2: expected one JSON object per line, Expecting property name"),
@@ -33,13 +33,13 @@ BAD_FILES = {
     "silent": (CHAT.replace(b"Hello.", b""), "silent, line 1: the answer must have at least 1 token, got 0"),
     "counts": (b'{"input_ids": [1], "usage": {"prompt_tokens": 2}}', "counts, line 1: the prompt has 1 token ids but"),
     "misspelt": (CHAT.replace(b"messages", b"mesages"), "did you mean 'messages' for 'mesages'?"),
-    "dump": (b'[{"conversation": []}]', "dump: conversation 1: conversations must be a list of messages"),
+    "dump": (b'[{"conversation": []}]', "dump, entry 1: expected a prompt in one of the fields"),
     "huge": (
         b'{"prompt": "Hi", "timestamp": %s}' % (b"9" * 5000),
         "huge, line 1: cannot read this JSON object: Exceeds the",
     ),
     "deep": (b'{"a":' * 100_000, "deep, line 1: cannot read this JSON object: maximum recursion depth"),
-    "binary": (bytes(range(256)), "binary, line 1: expected one JSON object per line"),
+    "binary": (bytes(range(256)), "binary, line 2: not UTF-8 text"),
     "list": (CHAT + b"[1, 2]\n", "list, line 2: expected one JSON object per line, got [1, 2]"),
     "tokens": (
         CHAT.replace(b"{", b'{"max_tokens": 1e9, '),
@@ -102,11 +102,11 @@ def test_import__a_mark_and_crlf_are_fine(kvgym, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"hash_ids": ...}, "hash_ids must be a list, the field is missing"),
+        ({"hash_ids": ...}, "hash_ids must have one id per"),
         ({"hash_ids": [1]}, "hash_ids must have one id per 4 tokens of input_length, got 1 for 9 (1 such rows)"),
         ({"timestamp": -1}, "timestamp must be a finite number of milliseconds >= 0, got -1"),
         ({"timestamp": float("nan")}, "timestamp must be a finite number of milliseconds >= 0, got nan"),
-        ({"timestamp": 2}, "timestamp must be not less than the previous row's (3), got 2"),
+        ({"timestamp": 2}, "timestamp must be not less than the previous row's (3); or set repair: true, got 2"),
         ({"output_length": 0}, "output_length must be a whole number of tokens >= 1, got 0"),
         ({"output_length": 2**40}, "output_length must be a whole number of tokens <= 268,435,456, got 1099511627776"),
         ({"timestamp": 1e300}, "timestamp must be a finite number of milliseconds >= 0, got 1e+300"),
@@ -123,7 +123,7 @@ def test_run__bad_rows_of_a_trace(kvgym, tmp_path, change, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(json.dumps(ROW).encode())[:-9], "t.jsonl, after line 0: the gzip file is cut or broken"),
+        (gzip.compress(json.dumps(ROW).encode())[:-9], "t.jsonl, after line 0: the packed file is cut or broken"),
         (b"\xff\xfe", "t.jsonl, line 1: not UTF-8 text"),
         (b"", "t.jsonl: the file is empty"),
     ],
@@ -253,7 +253,7 @@ BAD_GRIDS = {
     "seeds": ({"seeds": [1, 1]}, "seeds must be distinct and not negative"),
     "trace": (
         {"workloads": [{"use": {"source": "mooncake", "path": "t.jsonl"}, "name": "t"}]},
-        "t.jsonl, line 1: hash_ids must be a list, the field is missing",
+        "t.jsonl, line 1: hash_ids must have one id per",
     ),
     "model": (
         {"clusters": [{"use": {"cost": {"model": "analytic", "cached_ms": 2.0, "miss_ms": 1.0}}, "name": "c"}]},

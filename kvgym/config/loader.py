@@ -20,6 +20,9 @@ from kvgym.errors import ConfigError, PluginError, UnknownNameError, WorkloadErr
 WORKLOAD_FILES = (".kvgw", ".parquet")
 """How the name of a workload file ends (see `kvgym import`)."""
 
+LOG_FILES = (".jsonl", ".json", ".csv", ".log", ".gz", ".zst", ".xz")
+"""How the name of a request log may end; one that is named as a workload is imported on the way."""
+
 _MOST_VALUES = 1_000_000
 """Values in a file with aliases, each counted as often as it is named."""
 
@@ -152,7 +155,7 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
         raise ConfigError(f"{kind}: must be a preset name, a path or a map, got {shown(given)}")
     if str(given).endswith((".yaml", ".yml")):
         return load_yaml(given)
-    if kind == "workloads" and str(given).endswith(WORKLOAD_FILES):
+    if kind == "workloads" and str(given).endswith((*WORKLOAD_FILES, *LOG_FILES)):
         return {"source": "imported", "path": str(given)}
     names = preset_names(kind)
     if str(given) not in names:
@@ -160,7 +163,7 @@ def load_config(kind: str, given: str | Path | Mapping[str, Any]) -> dict[str, A
             raise UnknownNameError(
                 f"{given!r} is a workload source, not a preset; give a .yaml file with `source: {given}` and its fields"
             )
-        endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join(WORKLOAD_FILES)}; `kvgym import` takes logs"
+        endings = ".yaml" if kind != "workloads" else f".yaml, {', '.join((*WORKLOAD_FILES, *LOG_FILES))}"
         raise UnknownNameError(
             f"no preset {str(given)[:60]!r} in configs/{kind}{did_you_mean(given, names)}; "
             f"known: {', '.join(names)} (or a path ending in {endings})"

@@ -19,7 +19,7 @@ def markdown(outcomes: Mapping[str, Outcome]) -> str:
     judged = {name: findings(name, outcome) for name, outcome in outcomes.items()}
     lines = ["# Experiments", "", "Made by `python scripts/reproduce.py` from the configurations in "
              "[configs/experiments](configs/experiments); the figures of every run are in "
-             "[docs/results/experiments.json](docs/results/experiments.json). Published: Wu, Silwal and Zhang, "
+             "[docs/experiments.json](docs/experiments.json). Published: Wu, Silwal and Zhang, "
              "*Randomization Boosts KV Caching, Learning Balances Query Load* (ICLR 2026, arXiv 2601.18999). One set "
              "of constants for all experiments: the fleet [l40x4_fitted](configs/clusters/l40x4_fitted.yaml), unless "
              "an experiment says otherwise.", ""]  # fmt: skip

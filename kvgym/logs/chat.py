@@ -3,15 +3,18 @@
 A message is ``<|im_start|>ROLE``, a line end, its content, ``<|im_end|>`` and a line end; a request ends with
 ``<|im_start|>assistant`` and a line end, after which the answer comes (the ChatML form of Qwen and others). Around it:
 
-- tools come first, in a message of the role ``tools``, as JSON with sorted keys;
-- of a content in parts the texts are taken; any other part stands for itself by the checksum of its JSON, so that
-  equal images are equal and different ones are not;
-- tool calls follow the content, each on a line of its own as JSON;
+- tools come first, in a message of the role ``tools``, as JSON with the keys in the order of the log, which is the one
+  that a server renders;
+- of a content in parts the texts are taken; thinking is left out, as servers do in later prompts; any other part stands
+  for itself by the checksum of its JSON, so that equal images are equal and different ones are not;
+- tool calls follow the content, each on a line of its own as JSON; arguments that come as text are parsed first, as
+  templates do, so that their spacing says nothing;
 - reasoning comes before the content in ``<think>`` tags where it is generated, and not in later prompts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
@@ -45,12 +48,23 @@ def message_text(message: Row) -> str:
     content = message.data.get("content")
     if not isinstance(content, str | list | None):
         raise message.error("content", "text, a list of parts, or null")
-    text = content or "" if not isinstance(content, list) else "".join(_part(p) for p in message.nested("content"))
-    calls = message.data.get("tool_calls")
-    if not calls:
-        return text
-    functions = (call.data.get("function", call.data) for call in message.nested("tool_calls"))
-    return "\n".join(filter(None, (text, *map(_canonical, functions))))
+    parts = list(message.nested("content")) if isinstance(content, list) else []
+    text = content or "" if not parts else "".join(_part(part) for part in parts if not _is_call(part))
+    calls = [part.data for part in parts if _is_call(part)]
+    if message.data.get("tool_calls"):
+        calls += [call.data.get("function", call.data) for call in message.nested("tool_calls")]
+    return "\n".join(filter(None, (text if isinstance(text, str) else "", *map(_call, calls))))
+
+
+def thinking_text(message: Row) -> str:
+    """Return the reasoning of an answer's message: its own field, or the thinking parts of its content."""
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        if isinstance(value := message.data.get(name), str) and value:
+            return value
+    content = message.data.get("content")
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("thinking") for part in parts if isinstance(part, dict) and part.get("type") == "thinking")
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def split(text: str) -> list[str]:
@@ -81,9 +95,28 @@ def _part(part: Row) -> str:
     text = part.data.get("text")
     if isinstance(text, str):
         return text
+    if part.data.get("type") in ("thinking", "redacted_thinking", "reasoning"):
+        return ""
+    if part.data.get("type") == "tool_result" and isinstance(part.data.get("content"), str | list | None):
+        return message_text(part)
     return f"<|{part.data.get('type', 'part')}:{zlib.crc32(_canonical(part.data).encode()):08x}|>"
+
+
+def _is_call(part: Row) -> bool:
+    return part.data.get("type") == "tool_use"
+
+
+def _call(function: dict[str, Any]) -> str:
+    """Return a tool call as JSON: its name and its arguments, which Anthropic calls input."""
+    if function.get("type") == "tool_use":
+        function = {"name": function.get("name"), "arguments": function.get("input")}
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            function = {**function, "arguments": json.loads(arguments)}
+    return _canonical(function)
 
 
 def _canonical(value: Any) -> str:
     # ASCII only: half a surrogate pair in the log stays an escape
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(value)

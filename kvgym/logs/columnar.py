@@ -71,6 +71,15 @@ def write(
             begin = end
 
 
+def is_workload(file: Path) -> bool:
+    """Say whether a file has been made by `kvgym import`, whatever its version."""
+    try:
+        with pq.ParquetFile(file) as parquet:
+            return b"kvgym" in (parquet.schema_arrow.metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
+
+
 def read(file: Path, limit: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the columns (as `write` takes them) of the first `limit` requests, and the facts.
 

@@ -58,68 +58,92 @@ class ConversationReader:
         self.cut = False
 
     def __iter__(self) -> Iterator[list[tuple[str, str]]]:
-        with readable(self.path), open_text(self.path, self.watch) as stream:
-            for record in self._records(stream):
-                self.whole += 1
-                turns = self._turns(record)
-                if turns:
-                    yield turns
-                else:
-                    self.unusable += 1
+        for record in read_array(self.path, self.watch, self._note_cut):
+            self.whole += 1
+            turns = turns_of(record, f"{self.path.name}: conversation {self.whole}")
+            if turns:
+                yield turns
+            else:
+                self.unusable += 1
 
-    def _records(self, stream: IO[str]) -> Iterator[Any]:
-        """Yield the items of the array, decoding no more of the file than is asked for."""
-        decode = json.JSONDecoder().raw_decode
-        buffer, at, ended = "", 0, False
-        opened = False
-        while True:
-            while at < len(buffer) and (buffer[at] in _SPACE or (opened and buffer[at] == ",")):
-                at += 1
-            if at < len(buffer) and not opened:
-                if buffer[at] != "[":
-                    raise WorkloadError(f"{self.path.name}: expected a JSON array of conversations, got {buffer[at]!r}")
-                opened, at = True, at + 1
-                continue
-            if at < len(buffer) and buffer[at] == "]":
+    def _note_cut(self) -> None:
+        self.cut = True
+
+
+def turns_of(record: Any, where: str) -> list[tuple[str, str]]:
+    """Return the (question, answer) pairs of a record, up to the first message that breaks the alternation.
+
+    Messages are spelled from/value, role/content or role/value.
+
+    Raises:
+        WorkloadError: it is no conversation.
+    """
+    messages = record.get("conversations") if isinstance(record, dict) else None
+    if not isinstance(messages, list):
+        raise WorkloadError(f"{where}: conversations must be a list of messages")
+    turns: list[tuple[str, str]] = []
+    question: str | None = None
+    for message in messages:
+        given = message if isinstance(message, dict) else {}
+        who, text = given.get("from", given.get("role")), given.get("value", given.get("content"))
+        if not isinstance(who, str) or not isinstance(text, str):
+            raise WorkloadError(f"{where}: from and value (or role and content) of every message must be text")
+        if question is None and who in _HUMAN and text.strip():
+            question = text
+        elif question is not None and who in _MODEL and text.strip():
+            turns.append((question, text))
+            question = None
+        elif question is not None or turns:
+            break
+    return turns
+
+
+def read_array(
+    path: Path, watch: Callable[[int], None] | None = None, cut: Callable[[], None] = lambda: None
+) -> Iterator[Any]:
+    """Yield the items of a JSON array, decoding no more of the file than is asked for.
+
+    Args:
+        path: plain or packed.
+        watch: called with the number of bytes whenever some have been read.
+        cut: called when the file ends inside an item, which is left out.
+
+    Raises:
+        WorkloadError: it is no array, or not JSON.
+    """
+    with readable(path), open_text(path, watch) as stream:
+        yield from _items(path.name, stream, cut)
+
+
+def _items(name: str, stream: IO[str], cut: Callable[[], None]) -> Iterator[Any]:
+    decode = json.JSONDecoder().raw_decode
+    buffer, at, ended, whole = "", 0, False, 0
+    opened = False
+    while True:
+        while at < len(buffer) and (buffer[at] in _SPACE or (opened and buffer[at] == ",")):
+            at += 1
+        if at < len(buffer) and not opened:
+            if buffer[at] != "[":
+                raise WorkloadError(f"{name}: expected a JSON array of conversations, got {buffer[at]!r}")
+            opened, at = True, at + 1
+            continue
+        if at < len(buffer) and buffer[at] == "]":
+            return
+        try:
+            record, at = decode(buffer, at)
+        except json.JSONDecodeError as error:
+            if not _may_be_cut(error, buffer):
+                raise WorkloadError(f"{name}: conversation {whole + 1} is not valid JSON: {error.msg}") from error
+            if ended:
+                cut()
                 return
-            try:
-                record, at = decode(buffer, at)
-            except json.JSONDecodeError as error:
-                if not _may_be_cut(error, buffer):
-                    raise WorkloadError(
-                        f"{self.path.name}: conversation {self.whole + 1} is not valid JSON: {error.msg}"
-                    ) from error
-                if ended:
-                    self.cut = True
-                    return
-                more = stream.read(_CHUNK_CHARS)
-                buffer, at, ended = buffer[at:] + more, 0, not more
-                continue
-            except (ValueError, RecursionError) as error:  # a number of 5,000 digits, brackets in brackets in ...
-                raise WorkloadError(f"{self.path.name}: cannot read conversation {self.whole + 1}: {error}") from error
-            yield record
-
-    def _turns(self, record: Any) -> list[tuple[str, str]]:
-        messages = record.get("conversations") if isinstance(record, dict) else None
-        if not isinstance(messages, list):
-            raise self._error("conversations", "a list of messages")
-        turns: list[tuple[str, str]] = []
-        question: str | None = None
-        for message in messages:
-            who, text = (message.get("from"), message.get("value")) if isinstance(message, dict) else (None, None)
-            if not isinstance(who, str) or not isinstance(text, str):
-                raise self._error("from and value of every message", "text")
-            if question is None and who in _HUMAN and text.strip():
-                question = text
-            elif question is not None and who in _MODEL and text.strip():
-                turns.append((question, text))
-                question = None
-            elif question is not None or turns:
-                break
-        return turns
-
-    def _error(self, field: str, expected: str) -> WorkloadError:
-        return WorkloadError(f"{self.path.name}: conversation {self.whole}: {field} must be {expected}")
+            more = stream.read(_CHUNK_CHARS)
+            buffer, at, ended = buffer[at:] + more, 0, not more
+            continue
+        except (ValueError, RecursionError) as error:  # a number of 5,000 digits, brackets in brackets in ...
+            raise WorkloadError(f"{name}: cannot read conversation {whole + 1}: {error}") from error
+        whole += 1
+        yield record
 
 
 def _may_be_cut(error: json.JSONDecodeError, buffer: str) -> bool:

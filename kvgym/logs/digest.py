@@ -23,10 +23,14 @@ from kvgym.jit.door import as_records
 from kvgym.logs import columnar
 from kvgym.logs.continuation import TURN, link, number_sessions
 from kvgym.logs.entries import Entry
+from kvgym.logs.fields import UNSAID_LATENCIES
 from kvgym.logs.pieces import PieceTokeniser
+from kvgym.logs.reported import Lengths
 from kvgym.logs.tokens import Tokenise
 
 _MOST_ID = 2**31
+_MOST_TOO_LONG = 0.5
+"""Share of latencies without a unit that may exceed the gap to the next turn before they are taken as milliseconds."""
 
 
 class Digest:
@@ -50,7 +54,8 @@ class Digest:
         self._splits_seen = 0
         form = pa.schema([(name, pa.string()) for name in columnar.TEXTS])
         self._writer = pq.ParquetWriter(self.texts, form, compression="zstd") if keep_text else None
-        self._reported = np.zeros(2, np.int64)  # prompt tokens of rows that report them: as reported, as counted
+        self._lengths = Lengths(exact)
+        self._latency_fields: set[str] = set()
 
     def __enter__(self) -> Digest:
         return self
@@ -66,6 +71,8 @@ class Digest:
             self._turns = _grown(self._turns, self.count, 0)
         turns = self._turns[begin : self.count]
         prompts, answers = self._tokens(entries)
+        self._lengths.follow(entries, prompts, answers)
+        self._latency_fields.update(entry.latency_field for entry in entries if entry.latency_field)
         for turn, entry, (ids, answer) in zip(turns, entries, prompts, strict=True):
             self._note(turn, entry, ids, answer)
         self._insert(turns, [ids for ids, _ in prompts], answers)
@@ -91,7 +98,11 @@ class Digest:
         unknown = turns["output_node"] < 0
         self._find_answers(before, after)
         think_s = np.full(len(turns), np.nan)
-        gap_s = turns["time_s"][after] - turns["time_s"][before] - turns["latency_s"][before]
+        gap_s = turns["time_s"][after] - turns["time_s"][before]
+        in_ms = self._latency_fields <= set(UNSAID_LATENCIES) and _are_milliseconds(turns["latency_s"][before], gap_s)
+        if in_ms:
+            turns["latency_s"] /= 1000.0
+        gap_s = gap_s - turns["latency_s"][before]
         think_s[after] = np.maximum(gap_s, 0.0)
         structure = extract(self._forest, np.stack((turns["prompt_node"], turns["output_node"]), axis=1))
         columns = {name: turns[name] for name in ("prompt_tokens", "output_tokens", "max_new_tokens", "priority")}
@@ -114,7 +125,9 @@ class Digest:
             "answers_from_the_next_prompt": int((unknown & (turns["output_node"] >= 0)).sum()),
             "answers_unknown": int((turns["output_tokens"] == 0).sum()),
             "prompt_tokens": int(turns["prompt_tokens"].sum(dtype=np.int64)),
-            "prompt_tokens_counted_per_reported": _ratio(*self._reported),
+            **self._lengths.facts,
+            "latencies_taken_as_ms": in_ms,
+            "latencies_longer_than_the_gap": int((gap_s < -1e-3).sum()),
             "chars_per_token": round(chars_per_token, 4),
             "tick_s": _tick(turns["time_s"]),
         }  # fmt: skip
@@ -131,8 +144,6 @@ class Digest:
         turn["answer_start"], turn["answer_end"] = answer
         turn["max_new_tokens"], turn["priority"] = entry.max_new_tokens, entry.priority
         turn["output_tokens"] = 1 if "empty_answers" in entry.misfits else entry.output_tokens or 0
-        if entry.prompt_tokens and isinstance(entry.prompt, str):
-            self._reported += (entry.prompt_tokens, len(ids))
 
     def _tokens(self, entries: list[Entry]) -> tuple[list[tuple[np.ndarray, tuple[int, int]]], list[list[np.ndarray]]]:
         """Return of each entry the prompt's ids with the place of its last answer, and the ids [thinking, answer]."""
@@ -233,8 +244,13 @@ def _tick(stamps_s: np.ndarray) -> float:
     return 1.0 if whole and len(np.unique(stamps_s)) < len(stamps_s) else 0.0
 
 
-def _ratio(reported: int, counted: int) -> float | None:
-    return round(float(counted) / float(reported), 4) if reported else None
+def _are_milliseconds(latency_s: np.ndarray, gap_s: np.ndarray) -> bool:
+    """Say whether latencies are milliseconds: most exceed the gap to the next turn, and as these none does."""
+    known = ~np.isnan(latency_s) & ~np.isnan(gap_s)
+    if not known.any():
+        return False
+    latency_s, gap_s = latency_s[known], gap_s[known]
+    return bool((latency_s > gap_s).mean() > _MOST_TOO_LONG and (latency_s / 1000.0 <= gap_s + 1e-3).all())
 
 
 def _grown(array: np.ndarray, size: int, fill: int) -> np.ndarray:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kvgym.errors import WorkloadError
-from kvgym.logs import fields
-from kvgym.logs.chat import message_text, render
+from kvgym.logs import apis, fields
+from kvgym.logs.chat import message_text, render, thinking_text
 from kvgym.logs.rows import Row
 
-PROMPTS = ("input_ids", "messages", "prompt", "text")
-"""Fields that may be the prompt, the preferred first: token ids, chat messages, text."""
+PROMPTS = ("input_ids", "messages", "prompt", "text", "input")
+"""Fields that may be the prompt, the preferred first: token ids, chat messages, text, what the Responses API takes."""
 REQUESTS = ("request", "body", "obj", "request_parameters", "input")
 """Objects of a row that may hold the request; else the row itself does."""
 RESPONSES = ("response", "out", "output", "completion")
 """Objects of a row that may hold the answer; else the row itself does."""
-ANSWERS = ("output", "response", "completion", "generated_text", "answer")
+ANSWERS = (
+    "output",
+    "output_text",
+    "response",
+    "response_text",
+    "completion",
+    "completion_text",
+    "generated_text",
+    "answer",
+)
 """Fields of a row that may be the answer's text."""
 SESSIONS = ("session_id", "conversation_id", "chat_id", "thread_id", "session")
 """Names of a conversation: its requests follow each other."""
@@ -29,7 +39,8 @@ OWNERS = ("user_id", "user")
 TENANTS = ("tenant_id", "tenant", *OWNERS)
 """Names of who the request is counted for; without a tenant that is who asks."""
 
-_LIMITS = ("max_completion_tokens", "max_tokens", "max_new_tokens")
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "max_new_tokens")
+_THOUGHT = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
 _MOST_ID = 2**31 - 1
 _WHOLE = "whole, but SGLang's --log-requests-level 2 cuts it; log at level 3"
 _LONG_CUT, _CUT_AT = 2051, 1024  # a text of 2,048 characters or more at SGLang's log level 2: two halves and "..."
@@ -53,6 +64,10 @@ class Entry:
     max_new_tokens: int = 0
     priority: int = 0
     misfits: dict[str, WorkloadError] = field(default_factory=dict)  # what needs a repair: kind -> what is wrong
+    left_out: str = ""  # why the request is not one that was served: failed, cancelled, empty
+    clock: str = ""  # field and unit that the arrival was read from
+    latency_field: str = ""
+    unread: tuple[str, ...] = ()  # fields of the row, its request and its response that nobody has read
 
 
 def read_entry(row: Row) -> Entry:
@@ -62,20 +77,25 @@ def read_entry(row: Row) -> Entry:
         WorkloadError: a field is malformed or there is no prompt.
     """
     request = _request(row)
-    response = fields.nested(row, RESPONSES) or row
-    response = fields.nested(response, ("body",)) or response
+    outer = fields.nested(row, RESPONSES) or row
+    response = fields.nested(outer, ("body",)) or outer
     places = [row, *(place for place in (request, response) if place is not row)]
     names = [*places, *filter(None, (fields.nested(place, ("metadata",)) for place in places[:2]))]
     session = fields.label(names, SESSIONS)
     if not session and (params := fields.nested(request, ("session_params",))):
         session = fields.label([params], ("id",))
     limits = filter(None, (request, fields.nested(request, ("sampling_params",))))
-    time_s = fields.stamp(places)
+    time_s, clock = fields.clock(places) or (None, "")
+    timed = fields.find(places, fields.LATENCIES)
     entry = Entry(
         row.where,
-        _prompt(request),
+        _prompt(request, response),
         time_s=time_s,
+        clock=clock,
         latency_s=fields.latency(places, time_s),
+        latency_field=timed[1] if timed else "",
+        left_out=apis.failure([outer, *places]),
+        unread=_unread(places),
         session=session,
         owner=fields.label(names, OWNERS),
         tenant=fields.label(names, TENANTS),
@@ -83,8 +103,7 @@ def read_entry(row: Row) -> Entry:
         priority=_priority(request),
     )
     usage = fields.nested(response, ("usage", "meta_info")) or fields.nested(row, ("usage",)) or row
-    entry.prompt_tokens = fields.count([usage], ("prompt_tokens",))
-    entry.output_tokens = fields.count([usage], ("completion_tokens",))
+    entry.prompt_tokens, entry.output_tokens = apis.prompt_tokens(usage), apis.output_tokens(usage)
     _read_answer(entry, row, response)
     _check_counts(entry, row)
     return entry
@@ -107,12 +126,26 @@ def read_finished(row: Row) -> Entry:
     return entry
 
 
+_READ = frozenset(
+    {*PROMPTS, *REQUESTS, *RESPONSES, *ANSWERS, *SESSIONS, *OWNERS, *TENANTS, *_LIMITS, *fields.STAMPS, *fields.ENDS}
+    | {*fields.LATENCIES, *apis.READ, "body", "metadata", "choices", "usage", "meta_info", "tools", "system", "content"}
+    | {"instructions", "priority", "sampling_params", "session_params", "output_ids", "event", "rid", "finish_reason"}
+)
+"""Names of fields that are read somewhere; all others are counted for the import's report."""
+
+
+def _unread(places: list[Row]) -> tuple[str, ...]:
+    return tuple(
+        {name for place in places for name, value in place.data.items() if name not in _READ and value is not None}
+    )
+
+
 def _request(row: Row) -> Row:
     """Return the object that holds the prompt."""
     candidates = [row]
     for name in REQUESTS:
         value = row.data.get(name)
-        if name == "request_parameters" and isinstance(value, str):
+        if isinstance(value, str) and (name == "request_parameters" or value.lstrip()[:1] == "{"):
             value = _decoded(row, name, value)
         if isinstance(value, dict):
             inner = Row(f"{row.where}, {name}", value)
@@ -121,11 +154,13 @@ def _request(row: Row) -> Row:
         return found[0]
     keys = [key for candidate in candidates for key in candidate.data]
     near = [
-        (key, *difflib.get_close_matches(key, (*PROMPTS, *REQUESTS), n=1, cutoff=0.75))
+        (key, *difflib.get_close_matches(key, (*PROMPTS, *REQUESTS, "conversations"), n=1, cutoff=0.75))
         for key in keys
-        if key not in PROMPTS
+        if key not in PROMPTS and key not in REQUESTS
     ]
     hint = next((f"; did you mean {pair[1]!r} for {pair[0]!r}?" for pair in near if len(pair) == 2), "")
+    if "input_length" in row.data:
+        hint = "; this is a trace of lengths: --format mooncake reads it"
     if {"obj", "request_parameters"} & set(row.data):
         hint = "; SGLang logs prompts at --log-requests-level 3"
     raise WorkloadError(
@@ -141,15 +176,17 @@ def _decoded(row: Row, name: str, text: str) -> Any:
         raise row.error(name, f"a JSON object as text ({error.msg} at column {error.colno})") from error
 
 
-def _prompt(request: Row) -> str | np.ndarray:
+def _prompt(request: Row, response: Row) -> str | np.ndarray:
     """Return the prompt as text or token ids."""
     _, name = fields.find([request], PROMPTS) or (request, PROMPTS[0])
     value = request.data[name]
+    if name == "input" and apis.is_chat(request, response):
+        return render(apis.input_messages(request), request.data.get("tools"))
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
         request = Row(request.where, {name: value[0]})  # a batch of one
         value = value[0]
     if name == "messages" and value != []:
-        return render(request.nested(name), request.data.get("tools"))
+        return render([*apis.system_message(request), *request.nested(name)], request.data.get("tools"))
     if not value and isinstance(value, str | list):
         raise request.error(name, "a prompt that is not empty")
     if not isinstance(value, str):
@@ -198,15 +235,24 @@ def _read_answer(entry: Entry, row: Row, response: Row) -> None:
             if message is None:
                 entry.answer = _text(choice, "text")
             else:
-                entry.answer = message_text(message)
-                thinking = _text(message, "reasoning_content") or _text(message, "reasoning")
-                entry.thinking = f"<think>\n{thinking}\n</think>\n\n" if thinking else ""
+                _read_message(entry, message)
+    elif (message := apis.answer_message(response)) is not None:
+        _read_message(entry, message)
     elif response.data.get("output_ids") and (isinstance(entry.prompt, np.ndarray) or "text" not in response.data):
         entry.answer = _ids(response, "output_ids")
     elif response is not row and "text" in response.data:
         entry.answer = _text(response, "text")
     elif found := fields.find([row], ANSWERS):
         entry.answer = _text(*found) if not isinstance(row.data[found[1]], dict) else None
+    if isinstance(entry.answer, str) and not entry.thinking and (match := _THOUGHT.match(entry.answer)):
+        # reasoning models write it so, and servers leave it out of the next prompt
+        entry.thinking, entry.answer = match.group(), entry.answer[match.end() :]
+
+
+def _read_message(entry: Entry, message: Row) -> None:
+    entry.answer = message_text(message)
+    thinking = thinking_text(message)
+    entry.thinking = f"<think>\n{thinking}\n</think>\n\n" if thinking else ""
 
 
 def _text(row: Row, name: str) -> str | None:
@@ -218,6 +264,8 @@ def _text(row: Row, name: str) -> str | None:
 
 def _check_counts(entry: Entry, row: Row) -> None:
     """Note what does not fit: an answer of no tokens, token ids that are not as many as the log says."""
+    if not entry.left_out and entry.output_tokens == 0 and not entry.answer:
+        entry.left_out = "empty"
     empty = entry.answer is not None and len(entry.answer) == 0
     if empty and not entry.thinking:
         entry.answer = None

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import json
+import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from kvgym.forest.forest import MOST_TOKENS
 
 DATA_FOLDER = "../shared/data"
 """Where traces are looked for when the environment variable KVGYM_DATA is not set."""
+BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+"""What a packed file raises that is cut or damaged; zstd's is an OSError that says so."""
 _BUFFER_BYTES = 1 << 20
 _LATEST = 1e15  # beyond, milliseconds get lost in a float
 
@@ -48,7 +51,7 @@ def locate(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def open_bytes(path: Path, watch: Callable[[int], None] | None = None) -> Iterator[IO[bytes]]:
-    """Open a plain or gzipped (by content, not by name) file.
+    """Open a file, plain or packed by gzip, zstd or xz (by content, not by name).
 
     Args:
         path: the file.
@@ -62,11 +65,20 @@ def open_bytes(path: Path, watch: Callable[[int], None] | None = None) -> Iterat
     except OSError as error:
         raise WorkloadError(f"cannot read {path}: {error.strerror or error}") from error
     with io.BufferedReader(file, _BUFFER_BYTES) as raw:
-        if raw.peek(2)[:2] != b"\x1f\x8b":
+        head = raw.peek(6)[:6]
+        if head.startswith(b"\x1f\x8b"):
+            with gzip.GzipFile(fileobj=raw) as packed:
+                yield cast(IO[bytes], packed)
+        elif head.startswith(b"\x28\xb5\x2f\xfd"):
+            import pyarrow as pa
+
+            with pa.CompressedInputStream(raw, "zstd") as stream, io.BufferedReader(_Stream(stream)) as lines:
+                yield cast(IO[bytes], lines)
+        elif head.startswith(b"\xfd7zXZ\x00"):
+            with lzma.open(raw) as unpacked:
+                yield cast(IO[bytes], unpacked)
+        else:
             yield raw
-            return
-        with gzip.GzipFile(fileobj=raw) as packed:
-            yield cast(IO[bytes], packed)
 
 
 @contextlib.contextmanager
@@ -74,6 +86,21 @@ def open_text(path: Path, watch: Callable[[int], None] | None = None) -> Iterato
     """Open a file as `open_bytes` does and read it as UTF-8 text; a byte order mark is skipped."""
     with open_bytes(path, watch) as data, io.TextIOWrapper(data, encoding="utf-8-sig") as text:
         yield text
+
+
+class _Stream(io.RawIOBase):
+    """An Arrow stream as a raw Python one, so that it can be read by lines."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _Watched(io.FileIO):
@@ -144,8 +171,8 @@ def readable(path: Path) -> Iterator[None]:
     """Turn what a cut, broken or non-text file raises while it is read into a WorkloadError that names the file."""
     try:
         yield
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise WorkloadError(f"{path.name}: the gzip file is cut or broken ({error}); get it again") from error
+    except BROKEN as error:
+        raise WorkloadError(f"{path.name}: the packed file is cut or broken ({error}); get it again") from error
     except UnicodeDecodeError as error:
         raise WorkloadError(f"{path.name}: not UTF-8 text ({error.reason})") from error
 
@@ -170,9 +197,9 @@ def read_lines(path: Path, watch: Callable[[int], None] | None = None) -> Iterat
                 if text.strip():
                     empty = False
                     yield line, text
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except BROKEN as error:
         raise WorkloadError(
-            f"{path.name}, after line {line}: the gzip file is cut or broken ({error}); get it again"
+            f"{path.name}, after line {line}: the packed file is cut or broken ({error}); get it again"
         ) from error
     except UnicodeDecodeError as error:
         raise WorkloadError(

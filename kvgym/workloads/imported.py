@@ -11,6 +11,7 @@ from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
 from kvgym.logs import columnar
+from kvgym.logs.importing import as_workload_file
 from kvgym.logs.rows import locate
 from kvgym.seeding import stream
 from kvgym.types import REQUEST
@@ -27,7 +28,7 @@ class Imported:
     `release` says whether the later turns of a session do so too, or follow the answer before them.
     """
 
-    path: str = field(metadata={"help": "workload file made by `kvgym import`"})
+    path: str = field(metadata={"help": "workload file made by `kvgym import`, or a log that it takes"})
     rate_rps: float | None = option(None, "session starts per second instead of recorded ones", "1/s")
     cv: float = option(1.0, "coefficient of variation of the gaps with rate_rps; 1: Poisson")
     clients: int = option(0, "closed-loop clients, each with one session; 0: open loop", low=0)
@@ -54,7 +55,7 @@ class Imported:
 
     def generate(self, seed: int, page_size: int = 1) -> Workload:
         """Return the requests compiled for `page_size`; only arrivals depend on the seed."""
-        file = locate(self.path)
+        file = as_workload_file(locate(self.path))
         columns, facts = columnar.read(file, self.limit)
         kept = self._kept(columns, file.name)
         forest, nodes = _forest(columns, float(facts["chars_per_token"]), page_size)

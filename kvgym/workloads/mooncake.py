@@ -38,7 +38,7 @@ class Mooncake:
     clients: int = option(0, "closed-loop clients; 0: open loop", low=0)
     limit: int | None = option(None, "keep the first so many requests", low=1)
     max_context_tokens: int | None = option(None, "leave out requests with a longer prompt + output", "tokens", low=1)
-    repair: bool = option(False, "cut surplus ids and add unshared ones instead of failing")
+    repair: bool = option(False, "mend late stamps, empty answers, and ids that are too many, too few or absent")
 
     def __post_init__(self) -> None:
         check_options(self, WorkloadError)
@@ -77,15 +77,19 @@ class Mooncake:
         for row in read_rows(file):
             if len(stamps) == self.limit:
                 break
+            if "timestamp" not in row.data and "delay" in row.data:
+                raise row.error("timestamp", "there; for sessions with delays name the file itself as the workload")
             stamp = row.seconds("timestamp", unit="milliseconds")
-            if stamp < last_ms:
-                raise row.error("timestamp", f"not less than the previous row's ({last_ms:g})")
-            last_ms = stamp
-            prompt, output = row.tokens("input_length"), row.tokens("output_length")
+            if stamp < last_ms and not self.repair:
+                raise row.error("timestamp", f"not less than the previous row's ({last_ms:g}); or set repair: true")
+            last_ms = stamp = max(stamp, last_ms)
+            prompt, output = row.tokens("input_length"), row.tokens("output_length", 0 if self.repair else 1)
+            misfits += output == 0
+            output = max(output, 1)
             if self.max_context_tokens is not None and prompt + output > self.max_context_tokens:
                 long += 1
                 continue
-            ids, blocks = _ids(row), -(-prompt // self.block_size)
+            ids, blocks = _ids(row) if "hash_ids" in row.data else [], -(-prompt // self.block_size)
             if len(ids) != blocks:
                 first_misfit, misfits = first_misfit or row, misfits + 1
                 ids = [*ids[:blocks], *range(fresh, fresh - max(blocks - len(ids), 0), -1)]
@@ -94,10 +98,10 @@ class Mooncake:
             lengths.extend((prompt, output))
             chain.extend(ids)
         if first_misfit is not None and not self.repair:
+            ids, tokens = first_misfit.data.get("hash_ids", []), first_misfit.data["input_length"]
             raise WorkloadError(
                 f"{first_misfit.where}: hash_ids must have one id per {self.block_size} tokens of input_length, got "
-                f"{len(first_misfit.data['hash_ids'])} for {first_misfit.data['input_length']} ({misfits} such rows); "
-                "check block_size, or set repair: true"
+                f"{len(ids)} for {tokens} ({misfits} such rows); check block_size, or set repair: true"
             )
         notes = {"source": file.name, "left_out_too_long": long, "repaired_rows": misfits}
         return (

@@ -18,7 +18,7 @@ from kvgym.experiments.experiment import (
 from kvgym.experiments.experiments_page import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
-STORED = ROOT / "docs" / "results" / "experiments.json"
+STORED = ROOT / "docs" / "experiments.json"
 
 
 def test_page__is_what_the_stored_figures_give():

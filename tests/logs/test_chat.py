@@ -25,10 +25,11 @@ def test_render__a_later_prompt_starts_with_prompt_and_answer():
     assert later.startswith(render(rows(*CHAT)) + "Hello.<|im_end|>\n")
 
 
-def test_render__tools_come_first_in_one_spelling():
+def test_render__tools_come_first_in_the_order_of_the_log():
+    """A server renders the keys as they come, so another order is another prompt."""
     one = render(rows(*CHAT), [{"name": "f", "args": 1}])
-    assert one == render(rows(*CHAT), [{"args": 1, "name": "f"}])
-    assert one.startswith('<|im_start|>tools\n[{"args": 1, "name": "f"}]<|im_end|>\n<|im_start|>system')
+    assert one.startswith('<|im_start|>tools\n[{"name": "f", "args": 1}]<|im_end|>\n<|im_start|>system')
+    assert one != render(rows(*CHAT), [{"args": 1, "name": "f"}])
 
 
 def test_message_text__parts_and_tool_calls():

@@ -86,7 +86,7 @@ def test_read_entry__an_answer_that_is_only_counted_is_no_empty_one():
     ("data", "message"),
     [
         ({"mesages": CHAT, "model": "m"}, "got mesages, model; did you mean 'messages' for 'mesages'?"),
-        ({}, "expected a prompt in one of the fields input_ids, messages, prompt, text, got an empty object"),
+        ({}, "expected a prompt in one of the fields input_ids, messages, prompt, text, input, got an empty object"),
         ({"obj": {"rid": "1"}}, "SGLang logs prompts at --log-requests-level 3"),
         ({"messages": "Hi"}, "messages must be a list, got 'Hi'"),
         ({"messages": []}, "messages must be a prompt that is not empty"),

@@ -53,7 +53,7 @@ def test_read_rows__mark_crlf_and_blank_lines(tmp_path, pack):
     [
         (b'{"a": 1}\n{"a": \n', "rows, line 2: expected one JSON object per line, Expecting value"),
         (b"[1, 2]\n", r"rows, line 1: expected one JSON object per line, got \[1, 2\]"),
-        (gzip.compress(b'{"a": 1}\n' * 1000)[:-20], r"rows, after line \d+: the gzip file is cut or broken"),
+        (gzip.compress(b'{"a": 1}\n' * 1000)[:-20], r"rows, after line \d+: the packed file is cut or broken"),
         (b'{"a": 1}\n{"a": "\xff"}\n', "rows, line 2: not UTF-8 text .invalid start byte at byte 7"),
         (b"", "rows: the file is empty, expected one JSON object per line"),
         (b"\xef\xbb\xbf\r\n \n", "rows: the file is empty"),

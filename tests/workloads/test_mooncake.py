@@ -77,7 +77,7 @@ def test_generate__id_count_that_does_not_fit(tmp_path):
     [
         ({"timestamp": -1}, "timestamp must be a finite number of milliseconds >= 0, got -1"),
         ({"timestamp": float("nan")}, "timestamp must be a finite number of milliseconds >= 0, got nan"),
-        ({"timestamp": 5}, r"timestamp must be not less than the previous row's \(10\), got 5"),
+        ({"timestamp": 5}, r"timestamp must be not less than the previous row's \(10\); or set repair: true, got 5"),
         ({"output_length": 0}, "output_length must be a whole number of tokens >= 1, got 0"),
         ({"input_length": 4.5}, "input_length must be a whole number of tokens >= 1, got 4.5"),
         ({"hash_ids": None}, "hash_ids must be a list, got None"),
