@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvgym.errors import WorkloadError
-from kvgym.logs.conversations import read_array
+from kvgym.logs.forms.conversations import read_array
 from kvgym.logs.rows import open_bytes, open_text, parse_object, read_lines, readable, shown
 
 Read = Callable[[], dict[str, Any]]

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import WorkloadError
-from kvgym.logs import apis, fields
-from kvgym.logs.chat import message_text, render, thinking_text
+from kvgym.logs import fields
+from kvgym.logs.forms import apis
+from kvgym.logs.forms.chat import message_text, render, thinking_text
 from kvgym.logs.rows import Row
 
 PROMPTS = ("input_ids", "messages", "prompt", "text", "input")

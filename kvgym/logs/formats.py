@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kvgym.errors import UnknownNameError, WorkloadError, did_you_mean
-from kvgym.logs import lengths
-from kvgym.logs.chat import render
 from kvgym.logs.containers import Read, kind_of, read_objects
-from kvgym.logs.conversations import ConversationReader, turns_of
 from kvgym.logs.entries import Entry, read_entry, read_finished
+from kvgym.logs.forms import lengths
+from kvgym.logs.forms.chat import render
+from kvgym.logs.forms.conversations import ConversationReader, turns_of
 from kvgym.logs.rows import Row, open_bytes, parse_object, read_lines, readable
 
 _PREFIX = re.compile(r"\[\d{4}-[^\]]*\] ?")  # SGLang's logger puts the time before the JSON

@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 
 import numpy as np
 
-from kvgym.logs.chat import last_answer, split
+from kvgym.logs.forms.chat import last_answer, split
 from kvgym.logs.tokens import Tokenise
 
 _KEPT_TOKENS = 1 << 22

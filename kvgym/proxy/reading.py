@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import ConfigError, MissingDependencyError, WorkloadError
-from kvgym.logs.chat import split
 from kvgym.logs.entries import read_entry
+from kvgym.logs.forms.chat import split
 from kvgym.logs.rows import Row
 from kvgym.logs.tokens import load_tokeniser
 

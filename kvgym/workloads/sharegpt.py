@@ -10,7 +10,7 @@ import numpy as np
 from kvgym.config.options import check_options, option
 from kvgym.errors import WorkloadError
 from kvgym.forest.forest import Forest
-from kvgym.logs.conversations import ConversationReader, find_dump
+from kvgym.logs.forms.conversations import ConversationReader, find_dump
 from kvgym.logs.tokens import Tokenise, load_tokeniser
 from kvgym.seeding import stream
 from kvgym.types import REQUEST

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kvgym.errors import WorkloadError
-from kvgym.logs.chat import last_answer, message_text, render, split
+from kvgym.logs.forms.chat import last_answer, message_text, render, split
 from kvgym.logs.rows import Row
 
 

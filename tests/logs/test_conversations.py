@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kvgym.errors import MissingDependencyError, WorkloadError
-from kvgym.logs.conversations import ConversationReader, find_dump
+from kvgym.logs.forms.conversations import ConversationReader, find_dump
 
 
 def record(*messages):
@@ -47,7 +47,7 @@ def test_iter__any_cut_keeps_the_whole_records(tmp_path):
 def test_iter__chunks_cut_records_anywhere(tmp_path, monkeypatch):
     text = json.dumps([GOOD] * 5, indent=2)
     for size in (1, 7, 50):
-        monkeypatch.setattr("kvgym.logs.conversations._CHUNK_CHARS", size)
+        monkeypatch.setattr("kvgym.logs.forms.conversations._CHUNK_CHARS", size)
         reader = reader_of(tmp_path, text)
         assert len(list(reader)) == 5
         assert not reader.cut

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from kvgym.errors import ResultsError, WorkloadError
 from kvgym.logs import columnar, importing
-from kvgym.logs.chat import render
+from kvgym.logs.forms.chat import render
 from kvgym.logs.importing import import_log
 from kvgym.logs.rows import Row
 

@@ -5,7 +5,7 @@ import pytest
 
 from kvgym.config.options import build
 from kvgym.errors import ConfigError, WorkloadError
-from kvgym.logs.chat import render, split
+from kvgym.logs.forms.chat import render, split
 from kvgym.logs.importing import import_log
 from kvgym.logs.rows import Row
 from kvgym.logs.tokens import FallbackTokeniser

@@ -1,0 +1,1 @@
+"""Forms in which requests are written down: chat messages, the APIs that differ, conversations, bare lengths."""
