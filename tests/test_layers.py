@@ -68,6 +68,7 @@ OPTIONAL |= {"tensorboard", "tokenizers", "torch"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
 MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}
+MADE_OF_OPTIONAL |= {"kvgym.envs.parallel", "kvgym.envs.joint_v0"}
 MADE_OF_OPTIONAL |= {"controllers.learned.candidate_policy"}
 """Subclasses of the classes of torch, SB3 and PettingZoo; nobody else imports them at module level."""
 FILES = sorted(path for package in ("kvgym", "controllers") for path in (ROOT / package).rglob("*.py"))

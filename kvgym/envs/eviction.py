@@ -84,7 +84,9 @@ class EvictionEnv(ChoiceEnv):
     ## Starting state
     The first time that a worker is short of space. `reset(seed=n)` seeds the environment, every reset draws an episode
     seed from it, and that makes workload, arrivals, engine and router. ``reset(options={"seed": n})`` sets the episode
-    seed itself: the same requests as in ``kvgym run --seed n``. An episode in which no cache gets full is an error.
+    seed itself: the same requests as in ``kvgym run --seed n``. A drawn episode in which no cache gets full gives way
+    to that with the next seed, at most a hundred times (``info["skipped_episodes"]``); with a seed that was set it is
+    an error.
 
     ## Episode end
     Terminated when all requests have ended. Truncated only by the ``max_episode_steps`` of `gymnasium.make`.
@@ -102,7 +104,8 @@ class EvictionEnv(ChoiceEnv):
     - ``tail_tokens``: what a step evicts: so many tokens of the leaf's end, rounded up to pages; None: all of it.
 
     ## Info keys
-    As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``rewards``, ``episode_seed``.
+    As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``action_mask``, ``rewards``,
+    ``episode_seed``, ``skipped_episodes``.
 
     ## Version history
     - v0: first release.
