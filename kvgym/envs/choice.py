@@ -14,7 +14,7 @@ from kvgym.types import Decision, EvictionDecision
 
 MOST_CANDIDATES = 4096
 """Most places for candidates; who wants all leaves of a large cache wants a compiled policy."""
-_START = Progress(0.0, 0.0, 0.0, 0.0)
+_START = Progress(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class ChoiceEnv(EpisodeEnv):

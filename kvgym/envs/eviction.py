@@ -78,7 +78,12 @@ class EvictionEnv(ChoiceEnv):
     - ``cache`` (tokens): prompt tokens of answered requests that were found in a cache; sums to ``hit_tokens``.
     - ``latency`` (s): minus the area under the number of requests in the system; sums to minus the total latency.
     - ``ttft`` (s): minus the area under the number of requests without a first token; sums to minus the total TTFT.
-    - ``makespan`` (s): minus the increase of the largest accumulated load; sums to minus ``makespan_load_s``.
+    - ``makespan`` (s): minus the increase of the busiest worker's busy time; sums to minus ``makespan_load_s``. Busy
+      time shrinks when requests wait for larger batches, so this pays for queueing.
+    - ``makespan_alone`` (s): the paper's, minus the increase of the largest sum of what each request of a worker would
+      cost alone; no batch makes it smaller.
+    - ``makespan_completion`` (s): minus the time that has passed; sums to minus ``makespan_s`` but for the time before
+      the first decision.
     - ``slo`` (requests): those answered within its options ``ttft_s``, ``tpot_s`` and ``latency_s``.
 
     ## Starting state

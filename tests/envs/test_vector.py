@@ -98,6 +98,7 @@ def same(copies: int, steps: int, seed: Any = 5, actions: Any = None, **argument
         {"observability": "events"},
         {"reward": {"latency": 1.0, "ttft": 0.5, "makespan": 2.0}},
         {"reward": {"latency": 1.0, "cache": 0.1}},
+        {"reward": {"makespan_alone": 1.0, "makespan_completion": 0.5}},
         {"workload": CHAT},
         {"workload": TINY["workload"] | {"rate_rps": None}, "cluster": {"workers": 2, "capacity_tokens": [400, 900]}},
         {"eviction": "lru", "cluster": TINY["cluster"] | {"page_size": 16, "capacity_tokens": 640}},
