@@ -168,7 +168,8 @@ class ModelController:
         model: a trained SB3 or sb3-contrib model, or anything with the same `predict`.
         deterministic: take the most likely action; False samples, after seeding the model (and with it torch and
             numpy) at every reset.
-        encode: decision -> observation; none: `kvgym.encoding.decisions.encode`.
+        encode: decision -> observation; none: `kvgym.encoding.decisions.encode`, as one row for a model whose
+            observation space is a one-dimensional box (trained behind gymnasium's ``FlattenObservation``).
     """
 
     def __init__(self, model: Any, deterministic: bool = True, encode: Callable[[Decision], Any] | None = None) -> None:
@@ -176,6 +177,7 @@ class ModelController:
         self.deterministic = deterministic
         self._encode = encode
         self._maskable = "action_masks" in inspect.signature(model.predict).parameters
+        self._flat = len(getattr(getattr(model, "observation_space", None), "shape", None) or ()) == 1
         self._state: Any = None
         self._start = True
 
@@ -200,9 +202,7 @@ class ModelController:
 
     def act(self, decision: Decision) -> int:
         """Return the model's choice for the encoded decision."""
-        from kvgym.encoding.decisions import encode
-
-        observation = (self._encode or encode)(decision)
+        observation = (self._encode or self._usual)(decision)
         masks = {"action_masks": decision.mask} if self._maskable else {}
         action, self._state = self.model.predict(
             observation,
@@ -219,6 +219,12 @@ class ModelController:
 
     def observe(self, records: np.ndarray) -> None:
         """Ignore completions: what a trained model may know is in its observation."""
+
+    def _usual(self, decision: Decision) -> Any:
+        from kvgym.encoding.decisions import encode
+
+        arrays = encode(decision)
+        return np.concatenate([arrays[name].ravel() for name in sorted(arrays)]) if self._flat else arrays
 
 
 def _policy(model: Any) -> Any:

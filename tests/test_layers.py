@@ -68,6 +68,7 @@ OPTIONAL |= {"jinja2", "prometheus_client", "scipy", "tensorboard", "tokenizers"
 INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
 MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}
+MADE_OF_OPTIONAL |= {"kvgym.envs.parallel", "kvgym.envs.joint_v0"}
 MADE_OF_OPTIONAL |= {"controllers.learned.candidate_policy", "kvgym.proxy.app", "kvgym.proxy.service"}
 """Made of torch, SB3, PettingZoo or aiohttp all through; nobody else imports them at module level."""
 FILES = sorted(path for package in ("kvgym", "controllers") for path in (ROOT / package).rglob("*.py"))

@@ -57,6 +57,7 @@ class InFlight:
     def begin(self, decision: Decision) -> None:
         """Bring the account to the time of a decision."""
         self.drain(decision.time_s)
+        self.rate.wait(decision.time_s)
         for lost in lost_caches(self._incarnation, decision.incarnation):
             self.cache.remove_worker(lost)
         self._incarnation = decision.incarnation

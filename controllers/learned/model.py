@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -44,10 +44,25 @@ class Learned:
     def __init__(self, path: str | Path) -> None:
         if not isinstance(path, str | Path):
             raise ConfigError(f"path must be that of a model file (.zip), got {path!r}")
-        self.path = Path(path)
-        self.policy = _load_policy(self.path)
-        space = self.policy.observation_space
-        self.trained_workers = _trained_workers(space, self.policy.action_space, self.path)
+        self._play(_load_policy(Path(path)), path)
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Return the controller of a model that is loaded already, such as ``PPO.load`` returns.
+
+        Raises:
+            ConfigError: it was trained for other observations.
+        """
+        self = cls.__new__(cls)
+        model.policy.set_training_mode(False)
+        self._play(model.policy, type(model).__name__)
+        return self
+
+    def _play(self, policy: Any, name: str | Path) -> None:
+        """Route with `policy`, which messages call `name`."""
+        self.name, self.policy = name, policy
+        space = policy.observation_space
+        self.trained_workers = _trained_workers(space, policy.action_space, name)
         self._with_rows = "work" in space.spaces
         self._any_fleet = hasattr(self.policy, "choose")
         self._player = ModelController(self.policy, encode=self._observe)
@@ -60,7 +75,7 @@ class Learned:
         """
         if not self._any_fleet and workers != self.trained_workers:
             raise ConfigError(
-                f"{self.path} was trained for {self.trained_workers} workers, this fleet has {workers}; "
+                f"{self.name} was trained for {self.trained_workers} workers, this fleet has {workers}; "
                 "train it anew, or train a set policy (scripts/train_sb3.py), which plays on any fleet"
             )
 
@@ -122,7 +137,7 @@ def _load_policy(path: Path) -> Any:
     return policy
 
 
-def _trained_workers(space: Any, actions: Any, path: Path) -> int:
+def _trained_workers(space: Any, actions: Any, path: str | Path) -> int:
     """Return the number of workers that the model was trained with, after checking that it understands ours."""
     if not isinstance(actions, spaces.Discrete):
         raise ConfigError(f"{path} chooses from {actions}; a router needs Discrete, one action per worker")

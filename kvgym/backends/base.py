@@ -16,6 +16,7 @@ class Progress(NamedTuple):
     in_system_s: float  # integral of the number of requests that have arrived and not yet ended
     no_token_s: float  # integral of the number of requests that have arrived and have no first token
     busiest_s: float  # largest accumulated step time of a worker
+    alone_s: float = 0.0  # largest sum, over a worker's answered requests, of what each would have cost it alone
 
 
 class Snapshot(NamedTuple):

@@ -207,7 +207,7 @@ class SimulatedBackend:
     def progress(self) -> Progress:
         """Return the time and the integrals up to now."""
         clock = self.engine.cache.clock
-        names = ("now_s", "area_s", "ttft_area_s", "busiest_s")
+        names = ("now_s", "area_s", "ttft_area_s", "busiest_s", "heaviest_s")
         return Progress(*(float(clock[name][0]) for name in names))
 
     def load(self) -> Load:

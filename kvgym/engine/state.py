@@ -70,6 +70,7 @@ WORKER = np.dtype(
         ("due_s", np.float64),  # next event of this worker; inf when idle
         ("start_s", np.float64),  # start of the running step (or first step of a decode leap)
         ("busy_s", np.float64),  # accumulated step time (makespan_load_s is the largest)
+        ("alone_s", np.float64),  # sum of what each of its answered requests would have cost alone
         ("ratio", np.float64),  # SGLang new_token_ratio (used without ignore_eos)
         ("speed", np.float64),  # step times are divided by this
         ("capacity", np.int64),  # KV pool, tokens
@@ -167,6 +168,7 @@ CLOCK = np.dtype(
         ("area_s", np.float64),  # integral of the number of requests in the system
         ("ttft_area_s", np.float64),  # integral of the number of requests without a first token
         ("busiest_s", np.float64),  # largest busy_s
+        ("heaviest_s", np.float64),  # largest alone_s
         ("change_s", np.float64),  # time of the next entry of `changes`; inf: none
         ("in_system", np.int64),
         ("no_first", np.int64),

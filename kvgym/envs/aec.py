@@ -38,6 +38,7 @@ class JointAEC(AECEnv):
         kwargs: the other arguments of `kvgym.envs.joint.JointEnv`.
     """
 
+    state_space: spaces.Box
     metadata: dict[str, Any] = {"name": "joint_v0", "is_parallelizable": False, **JointEnv.metadata}  # noqa: RUF012 - declared so by AECEnv
 
     def __init__(self, render_mode: str | None = None, **kwargs: Any) -> None:
@@ -51,6 +52,10 @@ class JointAEC(AECEnv):
         route, evict = _flat_space(observation_space(workers), workers), _flat_space(eviction_space(places), places)
         self.observation_spaces = {ROUTER: route} | {name: evict for name in evictors}
         self.action_spaces = {ROUTER: spaces.Discrete(workers)} | {name: spaces.Discrete(places) for name in evictors}
+        own: list[Any] = [self.observation_spaces[name]["observation"] for name in self.possible_agents]
+        turn = np.ones(len(own), np.float32)
+        low = np.concatenate([0 * turn, *(box.low for box in own)])
+        self.state_space = spaces.Box(low, np.concatenate([turn, *(box.high for box in own)]), dtype=np.float32)
         self._seen: dict[str, dict[str, np.ndarray]] = {}
 
     def observation_space(self, agent: str) -> spaces.Space:
@@ -97,6 +102,17 @@ class JointAEC(AECEnv):
     def observe(self, agent: str) -> dict[str, np.ndarray]:
         """Return what an agent sees."""
         return self._seen[agent]
+
+    def state(self) -> np.ndarray:
+        """Return what all agents see, for training with a central critic: float32, the shape of `state_space`.
+
+        First whose turn it is (one number per agent, 1 for that one, all 0 at the end), then each agent's last
+        observation, in the order of `possible_agents`.
+        """
+        over = not self.agents or any(self.terminations.values())
+        turn = [float(name == self.agent_selection and not over) for name in self.possible_agents]
+        rows = [self._seen[name]["observation"] for name in self.possible_agents]
+        return np.concatenate([np.array(turn, np.float32), *rows])
 
     def render(self) -> Any:
         """Return the picture that `render_mode` asks for."""

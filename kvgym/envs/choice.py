@@ -14,7 +14,7 @@ from kvgym.types import Decision, EvictionDecision
 
 MOST_CANDIDATES = 4096
 """Most places for candidates; who wants all leaves of a large cache wants a compiled policy."""
-_START = Progress(0.0, 0.0, 0.0, 0.0)
+_START = Progress(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class ChoiceEnv(EpisodeEnv):
@@ -27,6 +27,7 @@ class ChoiceEnv(EpisodeEnv):
         places: most leaves on offer.
     """
 
+    _idle = "ends without a decision: no cache gets full; lower capacity_tokens or send more requests"
     _accounted: Progress
     """Up to where rewards were given; the first step's reward covers what came before it too."""
     _owed: np.ndarray
@@ -48,10 +49,13 @@ class ChoiceEnv(EpisodeEnv):
 
         Raises:
             ConfigError: `options` holds something else.
-            SimulationError: there is nothing to decide in this episode.
+            SimulationError: there is nothing to decide in the episode of that seed, or in a hundred drawn ones.
         """
         super().reset(seed=seed)
-        self.episode_seed = self._draw_seed(options or {})
+        return self._draw_episode(options or {}), self._first_info()
+
+    def _open(self) -> Observation:
+        """Start the episode with `episode_seed` and run to its first decision."""
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
         self._backend = EvictingBackend(
             workload, self._cluster, self._offer, self._tail_tokens, self.episode_seed, self._signals
@@ -61,12 +65,7 @@ class ChoiceEnv(EpisodeEnv):
         self._begin()
         observation = self._advance()
         self._accounted, self._owed = _START, self.completed
-        if self.decision is None:
-            raise SimulationError(
-                f"the episode with seed {self.episode_seed} ends without a decision: no cache gets full; give the "
-                "cluster less capacity_tokens or the workload more requests"
-            )
-        return observation, self._info(self._progress.time_s) | {"episode_seed": self.episode_seed}
+        return observation
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Carry out the decision and run to the next one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium
 import numpy as np
@@ -22,6 +22,8 @@ from kvgym.types import RECORD, Decision, FleetSpec
 
 Observation = dict[str, Any]
 """Float32 arrays by name."""
+MOST_SKIPPED = 100
+"""So many episodes in a row may have nothing to decide before that is an error."""
 
 
 class EpisodeEnv(gymnasium.Env[Observation, np.int64]):
@@ -41,6 +43,8 @@ class EpisodeEnv(gymnasium.Env[Observation, np.int64]):
     fleet: FleetSpec
     episode_seed: int
     _progress: Progress
+    _idle: ClassVar[str]
+    """Why an episode has nothing to decide, and what to do about it."""
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class EpisodeEnv(gymnasium.Env[Observation, np.int64]):
         self.decision = None
         self.completed = np.zeros(0, RECORD)
         self._backend: Any = None
+        self._seeds, self._skipped = 2**31, 0
         self._forget()
 
     @property
@@ -135,7 +140,41 @@ class EpisodeEnv(gymnasium.Env[Observation, np.int64]):
             "dt_s": dt_s,
             "completed": len(self.completed),
             "invalid_actions": self._invalid,
+            "action_mask": self.action_masks().astype(np.int8),
+            "episode_seed": self.episode_seed,
+            "skipped_episodes": self._skipped,
         }
+
+    def _first_info(self) -> dict[str, Any]:
+        """Return the info of `reset`: the keys of every step's, so that recorders find the same ones everywhere."""
+        return self._info(self._progress.time_s) | {"rewards": dict.fromkeys(self._reward.weights, 0.0)}
+
+    def _open(self) -> Observation:
+        """Start the episode with `episode_seed` and run to its first decision."""
+        raise NotImplementedError(f"{type(self).__name__} must define _open()")
+
+    def _draw_episode(self, options: Any) -> Observation:
+        """Start the episode that `options` name, or one drawn; return the first observation.
+
+        A drawn episode without a decision gives way to that with the next seed, and is counted.
+
+        Raises:
+            ConfigError: `options` are none of `reset`.
+            SimulationError: the named episode has nothing to decide, or as many as `MOST_SKIPPED` in a row.
+        """
+        self.episode_seed, self._skipped = self._draw_seed(options), 0
+        while True:
+            observation = self._open()
+            if self.decision is not None:
+                return observation
+            self._skipped += 1
+            if "seed" in options:
+                raise SimulationError(f"the episode with seed {self.episode_seed} {self._idle}")
+            if self._skipped == MOST_SKIPPED:
+                raise SimulationError(
+                    f"each of the {MOST_SKIPPED} episodes up to seed {self.episode_seed} {self._idle}"
+                )
+            self.episode_seed = (self.episode_seed + 1) % self._seeds
 
     def _draw_seed(self, options: Any) -> int:
         """Return the episode seed that the options of `reset` give, or draw one.
@@ -148,7 +187,7 @@ class EpisodeEnv(gymnasium.Env[Observation, np.int64]):
         if unknown := sorted(set(map(str, options)) - {"seed"}):
             raise ConfigError(f"reset takes the option 'seed', got {unknown}")
         if "seed" not in options:
-            return int(self.np_random.integers(2**31))
+            return int(self.np_random.integers(self._seeds))
         seed = options["seed"]
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise ConfigError(f"the option 'seed' must be a whole number >= 0, got {seed!r}")

@@ -78,13 +78,20 @@ class EvictionEnv(ChoiceEnv):
     - ``cache`` (tokens): prompt tokens of answered requests that were found in a cache; sums to ``hit_tokens``.
     - ``latency`` (s): minus the area under the number of requests in the system; sums to minus the total latency.
     - ``ttft`` (s): minus the area under the number of requests without a first token; sums to minus the total TTFT.
-    - ``makespan`` (s): minus the increase of the largest accumulated load; sums to minus ``makespan_load_s``.
+    - ``makespan`` (s): minus the increase of the busiest worker's busy time; sums to minus ``makespan_load_s``. Busy
+      time shrinks when requests wait for larger batches, so this pays for queueing.
+    - ``makespan_alone`` (s): the paper's, minus the increase of the largest sum of what each request of a worker would
+      cost alone; no batch makes it smaller.
+    - ``makespan_completion`` (s): minus the time that has passed; sums to minus ``makespan_s`` but for the time before
+      the first decision.
     - ``slo`` (requests): those answered within its options ``ttft_s``, ``tpot_s`` and ``latency_s``.
 
     ## Starting state
     The first time that a worker is short of space. `reset(seed=n)` seeds the environment, every reset draws an episode
     seed from it, and that makes workload, arrivals, engine and router. ``reset(options={"seed": n})`` sets the episode
-    seed itself: the same requests as in ``kvgym run --seed n``. An episode in which no cache gets full is an error.
+    seed itself: the same requests as in ``kvgym run --seed n``. A drawn episode in which no cache gets full gives way
+    to that with the next seed, at most a hundred times (``info["skipped_episodes"]``); with a seed that was set it is
+    an error.
 
     ## Episode end
     Terminated when all requests have ended. Truncated only by the ``max_episode_steps`` of `gymnasium.make`.
@@ -102,7 +109,8 @@ class EvictionEnv(ChoiceEnv):
     - ``tail_tokens``: what a step evicts: so many tokens of the leaf's end, rounded up to pages; None: all of it.
 
     ## Info keys
-    As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``rewards``, ``episode_seed``.
+    As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``action_mask``, ``rewards``,
+    ``episode_seed``, ``skipped_episodes``.
 
     ## Version history
     - v0: first release.

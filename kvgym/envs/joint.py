@@ -65,7 +65,8 @@ class JointEnv(ChoiceEnv):
     `controllers.joint.JointController` plays a router and an evictor here, as a baseline.
 
     ## Info keys
-    As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``rewards``, ``episode_seed``.
+    As in Routing-v0: ``time_s``, ``dt_s``, ``completed``, ``invalid_actions``, ``action_mask``, ``rewards``,
+    ``episode_seed``, ``skipped_episodes``.
 
     ## Version history
     - v0: first release.

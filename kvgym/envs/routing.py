@@ -60,7 +60,12 @@ class RoutingEnv(EpisodeEnv):
 
     - ``latency`` (s): minus the area under the number of requests in the system; sums to minus the total latency.
     - ``ttft`` (s): minus the area under the number of requests without a first token; sums to minus the total TTFT.
-    - ``makespan`` (s): minus the increase of the largest accumulated load; sums to minus ``makespan_load_s``.
+    - ``makespan`` (s): minus the increase of the busiest worker's busy time; sums to minus ``makespan_load_s``. Busy
+      time shrinks when requests wait for larger batches, so this pays for queueing.
+    - ``makespan_alone`` (s): the paper's, minus the increase of the largest sum of what each request of a worker would
+      cost alone; no batch makes it smaller.
+    - ``makespan_completion`` (s): minus the time that has passed; sums to minus ``makespan_s`` but for the time before
+      the first decision.
     - ``slo`` (requests): those answered within its options ``ttft_s``, ``tpot_s`` and ``latency_s`` (at least one),
       as in ``{"slo": {"weight": 1.0, "ttft_s": 2.0}}``; sums to the goodput of the whole run.
     - ``cache`` (tokens): prompt tokens of answered requests that were found in a cache; sums to ``hit_tokens``.
@@ -68,7 +73,8 @@ class RoutingEnv(EpisodeEnv):
     ## Starting state
     Empty caches, idle workers, the first request at the router. `reset(seed=n)` seeds the environment, every reset
     draws an episode seed from it, and that makes workload, arrivals and engine. ``reset(options={"seed": n})`` sets
-    the episode seed itself: the same requests as in ``kvgym run --seed n``.
+    the episode seed itself: the same requests as in ``kvgym run --seed n``. A drawn episode without a decision (no
+    worker is ever up) gives way to that with the next seed, at most a hundred times; a seed that was set is an error.
 
     ## Episode end
     Terminated once the last request is routed: that step runs the simulator until all requests have ended (one that
@@ -100,8 +106,9 @@ class RoutingEnv(EpisodeEnv):
     - ``time_s``, ``dt_s``: simulated time, and how much of it the step took.
     - ``completed``: requests that ended in this step; their records are in `env.unwrapped.completed`.
     - ``invalid_actions``: count in this episode.
-    - ``rewards`` (not at reset): term -> value.
-    - ``episode_seed`` (only at reset).
+    - ``action_mask``: `action_masks()` as int8; all 1 where nothing is to be decided.
+    - ``rewards``: term -> value; 0 at reset.
+    - ``episode_seed``, and ``skipped_episodes``: drawn before it, but without a decision (see Starting state).
 
     ## Version history
     - v0: first release.
@@ -112,6 +119,8 @@ class RoutingEnv(EpisodeEnv):
         episode_seed: seed of this episode.
         completed: RECORD rows that ended since the last decision, in order of completion.
     """
+
+    _idle = "ends without a decision: no worker is up for any request; change the cluster's schedule"
 
     def __init__(
         self,
@@ -138,19 +147,19 @@ class RoutingEnv(EpisodeEnv):
 
         Raises:
             ConfigError: `options` holds something else.
-            SimulationError: no worker of the cluster's schedule is up for any request.
+            SimulationError: no worker is up for any request in the episode of that seed, or in a hundred drawn ones.
         """
         super().reset(seed=seed)
-        self.episode_seed = self._draw_seed(options or {})
+        return self._draw_episode(options or {}), self._first_info()
+
+    def _open(self) -> Observation:
+        """Start the episode with `episode_seed` and run to its first decision."""
         workload = self._source.generate(self.episode_seed, self._cluster.page_size)
         self.close()
         self._backend = self._backend_class(workload, self._cluster, self._eviction, self.episode_seed, self._signals)
         self.fleet = self.backend.spec
         self._forget()
-        observation = self._advance()
-        if self.decision is None:
-            raise SimulationError("no worker is up for any request of this episode; change the cluster's schedule")
-        return observation, self._info(self._progress.time_s) | {"episode_seed": self.episode_seed}
+        return self._advance()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Send the waiting request to worker `action` and run to the next one.

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -79,17 +78,19 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
             raise ConfigError(f"kvgym/Routing-v0 as vectors does not take {name!r}{hint} it takes {', '.join(own)}")
         first = RoutingEnv(**arguments)
         if seed_pool is not None:
-            first._source = KeptSource(first._source)
+            first._source, first._seeds = KeptSource(first._source), seed_pool
         self._envs = [copy.copy(first) for _ in range(num_envs)]
         self.num_envs = num_envs
         self.single_action_space, self.single_observation_space = first.action_space, first.observation_space
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self._reward, self._workers = first._reward, int(first.action_space.n)
-        self._limit, self._pool = max_episode_steps, seed_pool
+        self._limit = max_episode_steps
         self._threads = threads or max(min(cpus(), num_envs // _PER_THREAD), 1)
         self._elapsed = np.zeros(num_envs, np.int64)
         self._invalid = np.zeros(num_envs, np.int64)
+        self._episodes = np.zeros(num_envs, np.int64)
+        self._skipped = np.zeros(num_envs, np.int64)
         self._batch: SimulatedBatch | None = None
         self._ready = False
 
@@ -141,6 +142,14 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
             infos = self._restart(i, observation, infos)
         return observation, reward, terminated, truncated, infos
 
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return what each copy's attribute `name` is, or returns when called, as gymnasium's vector environments do.
+
+        Copies that compiled code steps keep no decision of their own: ask this object for ``action_masks()``.
+        """
+        found = [getattr(env, name) for env in self._envs]
+        return tuple(each(*args, **kwargs) if callable(each) else each for each in found)
+
     def action_masks(self) -> np.ndarray:
         """Return which workers may be chosen, bool (num_envs, workers)."""
         if self._batch is not None:
@@ -162,14 +171,11 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         return list(seed)
 
     def _reset_one(self, i: int, seed: int | None, options: dict[str, Any] | None) -> tuple[Observation, Infos]:
-        """Start the next episode of copy i, from the pool if there is one."""
-        env = self._envs[i]
+        """Start the next episode of copy i."""
         self._elapsed[i] = self._invalid[i] = 0
-        if self._pool is not None and not options:
-            if seed is not None:
-                gymnasium.Env.reset(env, seed=seed)
-            seed, options = None, {"seed": int(env.np_random.integers(self._pool))}
-        return env.reset(seed=seed, options=options)
+        observation, info = self._envs[i].reset(seed=seed, options=options)
+        self._episodes[i], self._skipped[i] = info["episode_seed"], info["skipped_episodes"]
+        return observation, info
 
     def _restart(self, i: int, observation: Observation, infos: Infos) -> Infos:
         """Take note of how the episode of copy i has ended, and put the start of its next one in the results."""
@@ -178,14 +184,13 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
             "final_info": info_of(infos, i),
         }
         infos = self._add_info(infos, final, i)
-        for mask in (infos["_rewards"], *(infos["rewards"][f"_{name}"] for name in self._reward.weights)):
-            mask[i] = False
         first, info = self._reset_one(i, None, None)
         for name, row in first.items():
             observation[name][i] = row
+        infos = self._add_info(infos, info, i)
         if self._batch is not None:
             self._batch.replace(i, cast(SimulatedBackend, self._envs[i].backend))
-        return self._add_info(infos, info, i)
+        return infos
 
     def _new_batch(self) -> SimulatedBatch | None:
         """Return what steps all copies together; None if compiled code does not cover them."""
@@ -207,6 +212,9 @@ class RoutingVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
             "dt_s": after.time_s - before.time_s,
             "completed": ended - had_ended,
             "invalid_actions": self._invalid.copy(),
+            "action_mask": np.ones((self.num_envs, self._workers), np.int8),
+            "episode_seed": self._episodes.copy(),
+            "skipped_episodes": self._skipped.copy(),
             "rewards": _everywhere(terms),
         }
         observation = {"request": batch.out.request.copy(), "workers": batch.out.workers.copy()}
@@ -259,7 +267,14 @@ def _everywhere(infos: Infos) -> Infos:
 
 
 def info_of(infos: Infos, i: int) -> Infos:
-    """Return what the infos say about copy i, as plain values; without ``final_obs``."""
+    """Return what the infos of any vector environment say about copy i, as plain values; without ``final_obs``."""
     names = [name for name in infos if not name.startswith("_") and name != "final_obs" and infos[f"_{name}"][i]]
     found = {name: infos[name] for name in names}
-    return {name: info_of(value, i) if isinstance(value, dict) else value[i].item() for name, value in found.items()}
+    return {name: info_of(value, i) if isinstance(value, dict) else _plain(value[i]) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as Python has it, an array as a copy, anything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return value.item() if isinstance(value, np.generic) else value

@@ -50,15 +50,20 @@ def advance(env: gymnasium.Env, steps: int) -> None:
         env.step(i * 7 % env.action_space.n)
 
 
+def plain(info: dict) -> dict:
+    """Return an info that can be compared."""
+    return info | {"action_mask": info["action_mask"].tolist()}
+
+
 def future(env: gymnasium.Env, steps: int = 200) -> list:
     """Play on with fixed actions, over the end of the episode, and return all that was seen."""
     seen = []
     for i in range(steps):
         action = i * i % env.action_space.n
         observation, reward, terminated, truncated, info = env.step(action)
-        seen.append(({k: v.tolist() for k, v in observation.items()}, reward, terminated, truncated, info))
+        seen.append(({k: v.tolist() for k, v in observation.items()}, reward, terminated, truncated, plain(info)))
         if terminated:
-            seen.append(env.reset()[1])
+            seen.append(plain(env.reset()[1]))
     return seen
 
 
@@ -97,16 +102,16 @@ def test_check_env__sb3(name, make):
 def test_twins__same_seed_same_episodes(name, make):
     twins = make(name), make(name)
     starts = [env.reset(seed=5) for env in twins]
-    assert starts[0][1] == starts[1][1]
+    assert plain(starts[0][1]) == plain(starts[1][1])
     assert future(twins[0]) == future(twins[1])
 
 
 @everywhere
 def test_seeds__give_different_episodes(name, make):
     env = make(name)
-    first, second = env.reset(seed=1)[1], env.reset(seed=2)[1]
+    first, second, again = (plain(env.reset(seed=seed)[1]) for seed in (1, 2, 1))
     assert first["episode_seed"] != second["episode_seed"]
-    assert env.reset(seed=1)[1] == first
+    assert again == first
 
 
 @everywhere
@@ -125,7 +130,7 @@ def test_clone__in_mid_episode_has_the_same_future(name, make, clone):
 def test_spec__goes_to_json_and_back(name, make):
     env = make(name)
     again = gymnasium.make(EnvSpec.from_json(env.spec.to_json()))
-    assert again.reset(seed=4)[1] == env.reset(seed=4)[1]
+    assert plain(again.reset(seed=4)[1]) == plain(env.reset(seed=4)[1])
     assert future(again, 20) == future(env, 20)
 
 
@@ -148,8 +153,21 @@ def test_values__are_plain(name, make):
         if terminated:
             infos.append(env.reset()[1])
     values = [value for info in infos for value in (*info.values(), *info.get("rewards", {}).values())]
-    assert {type(value) for value in values} <= {int, float, dict}
-    assert np.isfinite([value for value in values if not isinstance(value, dict)]).all()
+    assert {type(value) for value in values} <= {int, float, dict, np.ndarray}
+    assert np.isfinite([value for value in values if not isinstance(value, dict | np.ndarray)]).all()
+    assert {tuple(info) for info in infos} == {tuple(infos[0])}, "recorders want the same keys at every step"
+
+
+@everywhere
+def test_action_mask__is_in_every_info(name, make):
+    env = make(name)
+    _, info = env.reset(seed=0)
+    for i in range(30):
+        mask = info["action_mask"]
+        assert mask.dtype == np.int8 and mask.tolist() == env.unwrapped.action_masks().astype(int).tolist()
+        _, _, over, _, info = env.step(i % 3)
+        if over:
+            _, info = env.reset()
 
 
 @everywhere

@@ -171,7 +171,9 @@ def test_invalid_action__evicts_the_first_candidate_and_is_counted(action):
     env, twin = make(candidates=5), make(candidates=5)
     for each in (env, twin):
         each.reset(seed=0)
-    assert env.step(action)[4] == twin.step(0)[4] | {"invalid_actions": 1}
+    seen, expected = env.step(action)[4], twin.step(0)[4] | {"invalid_actions": 1}
+    assert seen.pop("action_mask").tolist() == expected.pop("action_mask").tolist()
+    assert seen == expected
     assert env.decision.candidates.tolist() == twin.decision.candidates.tolist()
 
 
@@ -207,7 +209,7 @@ def test_fork__plays_on_by_itself():
     assert twin.action_masks().tolist() == env.action_masks().tolist()
     expected = [twin.step(0)[1:] for _ in range(15)]
     env.fork().step(last(env))
-    assert [env.step(0)[1:] for _ in range(15)] == expected
+    assert repr([env.step(0)[1:] for _ in range(15)]) == repr(expected)
 
 
 def test_episode__choices_matter_and_the_router_is_the_named_one():
@@ -254,6 +256,10 @@ def test_arguments__mistakes_are_explained(changes, error, message):
 def test_reset__an_episode_without_evictions_is_an_error():
     with pytest.raises(SimulationError, match="no cache gets full"):
         make(cluster={"workers": 2, "capacity_tokens": 100_000}).reset(seed=0)
+    with pytest.raises(SimulationError, match=r"each of the 100 episodes up to seed \d+ ends without"):
+        make(cluster={"workers": 2, "capacity_tokens": 100_000}).reset(seed=0)
+    with pytest.raises(SimulationError, match="the episode with seed 7 ends without"):
+        make(cluster={"workers": 2, "capacity_tokens": 100_000}).reset(options={"seed": 7})
     env = make()
     with pytest.raises(SimulationError, match="call reset"):
         env.step(0)
@@ -301,3 +307,27 @@ def test_jit_off__gives_the_same_choices():
         assert done.returncode == 0, done.stderr
         runs.append(json.loads(done.stdout))
     assert runs[0] == runs[1] and len(runs[0][0]) > 30
+
+
+class OftenShort:
+    """Every third episode (seed 0, 3, ...) is long enough to fill a cache."""
+
+    def generate(self, seed: int, page_size: int = 1) -> Any:
+        from kvgym.config.loader import resolve_workload
+
+        prompts = 8 if seed % 3 == 0 else 1
+        return resolve_workload(WORKLOAD | {"prompts_per_group": prompts}).generate(seed, page_size)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_reset__a_drawn_episode_without_a_decision_gives_way_to_the_next_seed(seed):
+    env = make()
+    env._source = OftenShort()
+    drawn = int(np.random.default_rng(seed).integers(2**31))
+    for _ in range(3):
+        _, info = env.reset(seed=seed)
+        first = -(-drawn // 3) * 3
+        assert (info["episode_seed"], info["skipped_episodes"]) == (first, first - drawn)
+        assert env.step(0)[-1]["skipped_episodes"] == first - drawn
+    seen, again = env.reset(seed=seed)[0], env.reset(options={"seed": first})[0]
+    assert {name: rows.tolist() for name, rows in seen.items()} == {name: rows.tolist() for name, rows in again.items()}

@@ -7,10 +7,11 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from kvgym.envs.sb3 import as_vec_env
 from kvgym.envs.vector import RoutingVectorEnv
-from kvgym.errors import MissingDependencyError
+from kvgym.errors import ConfigError, MissingDependencyError
 
 TINY = {
     "workload": {"source": "gsp", "groups": 6, "prompts_per_group": 5, "lens": [64, 128], "rate_rps": 30.0},
@@ -29,7 +30,7 @@ def tidy(info: dict) -> dict:
     seen = {name: value for name, value in info.items() if name != "episode"}
     if "terminal_observation" in seen:
         seen["terminal_observation"] = {k: v.tolist() for k, v in seen["terminal_observation"].items()}
-    return seen
+    return seen | {"action_mask": seen["action_mask"].tolist()}
 
 
 @pytest.mark.parametrize("limit", [None, 12, 30])
@@ -43,7 +44,7 @@ def test_adapter__does_what_dummy_vec_env_does(limit):
         env.seed(7)
         starts.append({name: rows.tolist() for name, rows in env.reset().items()})
     assert starts[0] == starts[1]
-    assert ours.reset_infos == theirs.reset_infos
+    assert [tidy(info) for info in ours.reset_infos] == [tidy(info) for info in theirs.reset_infos]
     rng = np.random.default_rng(0)
     for _ in range(65):
         actions = rng.integers(3, size=3)
@@ -52,6 +53,37 @@ def test_adapter__does_what_dummy_vec_env_does(limit):
     assert ours.get_attr("num_envs", [0, 2]) == [3, 3]
     assert ours.env_is_wrapped(gymnasium.Wrapper) == [False] * 3
     ours.close()
+
+
+def make_tiny() -> gymnasium.Env:
+    return gymnasium.make("kvgym/Routing-v0", **TINY)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_adapter__takes_gymnasiums_vector_environments_of_every_autoreset_mode(kind, mode):
+    pytest.importorskip("stable_baselines3")
+    ours = as_vec_env(RoutingVectorEnv(num_envs=2, **TINY))
+    theirs = as_vec_env(kind([make_tiny] * 2, autoreset_mode=mode))
+    for env in (ours, theirs):
+        env.seed(7)
+        env.reset()
+    rng = np.random.default_rng(0)
+    ends = 0
+    for _ in range(65):
+        actions = rng.integers(3, size=2)
+        expected, found = plain(ours.step(actions)), plain(theirs.step(actions))
+        assert found == expected
+        ends += sum(expected[2])
+    assert ends == 4
+    assert np.array_equal(theirs.env_method("action_masks"), np.ones((2, 3), bool))
+    theirs.close()
+
+
+def test_adapter__of_something_else_is_an_error():
+    pytest.importorskip("stable_baselines3")
+    with pytest.raises(ConfigError, match="as_vec_env takes a vector environment"):
+        as_vec_env(make_tiny())
 
 
 def test_adapter__options_fix_the_episode_seeds():

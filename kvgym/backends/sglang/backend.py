@@ -18,6 +18,7 @@ import logging
 import queue
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,11 @@ from kvgym.backends.sglang.kv_events import KVEvents
 from kvgym.backends.sglang.launcher import Server, api_key
 from kvgym.backends.sglang.ledger import Ledger
 from kvgym.backends.sglang.prompts import Prompts
+from kvgym.backends.simulated import engine_options
 from kvgym.config.cluster import ClusterConfig
 from kvgym.config.signals import DEFAULT_SIGNALS, SignalsConfig
 from kvgym.engine.occupancy import prefixes_of
+from kvgym.engine.serving.alone import service_s
 from kvgym.errors import BackendError, ConfigError, SimulationError
 from kvgym.knowledge.view import CacheKnowledge
 from kvgym.types import DONE, FAILED, REJECTED, Decision, FleetSpec
@@ -84,7 +87,8 @@ class LiveBackend:
         self.servers = pool.acquire(cluster, eviction)
         vocab_size = self.live.vocab_size or pool.vocabulary(self.servers[0])
         self._prompts = Prompts(workload, vocab_size)
-        self._ledger = Ledger(workload.requests, _labels(self.servers, front), journal, front=bool(front))
+        cost = partial(service_s, engine_options(cluster).view(np.recarray)[0])
+        self._ledger = Ledger(workload.requests, _labels(self.servers, front), journal, bool(front), cost)
         self._events = KVEvents(self.servers, workload.page_size) if signals.observability == "events" else None
         forest = self._events.forest if self._events else workload.forest
         self._known = CacheKnowledge(signals, forest, self.spec.capacity_tokens, seed)

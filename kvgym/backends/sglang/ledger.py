@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class Ledger:
         labels: of the workers; an answer may carry the one of the worker that gave it.
         journal: file to which each ended request is appended as a JSON line at once; none: not kept.
         front: a router in front of the workers chooses among them.
+        cost: (prompt, hit, generated tokens) -> seconds that a worker would take for such a request alone; none: 0.
 
     Attributes:
         inflight: requests, and their prompt tokens, at each worker, int64 (2, workers).
@@ -31,8 +32,14 @@ class Ledger:
     """
 
     def __init__(
-        self, requests: np.ndarray, labels: Sequence[str], journal: Path | None = None, front: bool = False
+        self,
+        requests: np.ndarray,
+        labels: Sequence[str],
+        journal: Path | None = None,
+        front: bool = False,
+        cost: Callable[[int, int, int], float] = lambda prompt, hit, out: 0.0,
     ) -> None:
+        self._cost = cost
         self._front = front
         workers = len(labels)
         self._labels = {label: worker for worker, label in enumerate(labels)} if len(set(labels)) == workers else {}
@@ -47,6 +54,7 @@ class Ledger:
         self._present = np.zeros(2, np.int64)  # in the system; of them without a first token
         self._area_s = np.zeros(2)
         self._busy_s = np.zeros(workers)
+        self._alone_s = np.zeros(workers)
         self._last_s = 0.0
         self._journal = journal
 
@@ -92,6 +100,8 @@ class Ledger:
             row["retractions"], row["admitted_s"] = answer.retractions, answer.sent_s + answer.queue_s - start_s
             row["first_token_s"], row["finish_s"] = answer.first_s - start_s, answer.finish_s - start_s
             row["worker"] = self._labels.get(answer.label, worker)  # a router in front may have chosen another one
+            served = (int(row[name]) for name in ("prompt_tokens", "hit_tokens", "output_tokens"))
+            self._alone_s[row["worker"]] += self._cost(*served)
         self._ended.append(r)
         if self._journal is not None:
             with self._journal.open("a", encoding="utf-8") as file:
@@ -100,7 +110,8 @@ class Ledger:
     def progress(self, now_s: float) -> Progress:
         """Return the time and the integrals up to `now_s`."""
         self._advance(now_s)
-        return Progress(self._last_s, float(self._area_s[0]), float(self._area_s[1]), float(self._busy_s.max()))
+        in_system_s, no_token_s = self._area_s.tolist()
+        return Progress(self._last_s, in_system_s, no_token_s, float(self._busy_s.max()), float(self._alone_s.max()))
 
     def completions(self) -> np.ndarray:
         """Return RECORD rows that have ended since the last call."""

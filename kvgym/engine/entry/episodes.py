@@ -26,7 +26,7 @@ from kvgym.knowledge.tags import TOKENS, Tags, new_tags
 
 FORGETFUL = 5
 """Besides what `run` returns: the router's memory is too small for what it has to note."""
-TIME, IN_SYSTEM, NO_TOKEN, BUSIEST, DONE = range(5)
+TIME, IN_SYSTEM, NO_TOKEN, BUSIEST, ALONE, DONE = range(6)
 """Columns of a row of progress: the integrals of `kvgym.backends.base.Progress`, and the requests that have ended."""
 
 
@@ -230,7 +230,7 @@ def advance(
             route[i] = -1
         clock, row = e.cache.clock[0], out.progress[i]
         row[TIME], row[IN_SYSTEM], row[NO_TOKEN] = clock.now_s, clock.area_s, clock.ttft_area_s
-        row[BUSIEST], row[DONE] = clock.busiest_s, clock.done
+        row[BUSIEST], row[ALONE], row[DONE] = clock.busiest_s, clock.heaviest_s, clock.done
         if code == DECIDE:
             _encode(e, engine, exact, seen, out.request[i], out.workers[i])
         else:

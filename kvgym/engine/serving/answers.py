@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kvgym.engine.serving.alone import service_part
 from kvgym.engine.serving.releases import heap_push, heap_remove, log_end, release_after
 from kvgym.engine.state import START, STREAMING, UNSEEN, WAITING, Cache, Sim
 from kvgym.jit.door import i64, njit
@@ -48,9 +49,15 @@ def send_first(c: Cache, x: Sim, r: int) -> None:
 def close(c: Cache, x: Sim, r: int) -> None:
     """Request r, whose status is final, is out of the system: log it and release what waits for it."""
     clock = c.clock[0]
-    if x.live[r].stage == WAITING:
+    live = x.live[r]
+    if live.stage == WAITING:
         clock.no_first -= 1
     clock.in_system -= 1
+    if live.status == DONE:
+        worker = c.workers[i64(live.worker)]
+        prompt = i64(x.requests[r].prompt_tokens)
+        worker.alone_s += service_part(c.options[0], prompt, i64(live.hit), i64(live.target)) / worker.speed
+        clock.heaviest_s = max(clock.heaviest_s, worker.alone_s)
     log_end(c, x, r)
     release_after(c, x, r, clock.now_s)
 

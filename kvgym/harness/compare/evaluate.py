@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from kvgym.config.loader import load_config, mistakes_in
 from kvgym.config.names import table
@@ -39,7 +40,7 @@ def evaluate(policy: Any, config: str | Mapping[str, Any], seeds: int | Sequence
     Args:
         policy: name of a routing controller or ``module:attr``; or an object with `reset`, `act` and `observe` (see
             `kvgym.control.Controller`), reset before every run; or a trained model with stable-baselines3's
-            `predict`.
+            `predict`, also one that was trained with the work rows, or behind gymnasium's ``FlattenObservation``.
         config: a comparison as for ``kvgym compare``: a name, a YAML file or plain data.
         seeds: number of seeds (0, 1, ...) or the seeds; none: the configuration's.
 
@@ -118,8 +119,17 @@ def _controller(policy: Any) -> tuple[Any, Any]:
     if all(hasattr(policy, name) for name in ("reset", "act", "observe")):
         return policy, policy
     if hasattr(policy, "predict"):
-        model = table("routing").load("kvgym.control:ModelController")(policy)
+        model = _player(policy)
         return model, model
     raise ConfigError(
         f"a policy must be a name, have reset(), act() and observe(), or have predict(); got {type(policy).__name__}"
     )
+
+
+def _player(model: Any) -> Any:
+    """Return what lets a trained model route; one of stable-baselines3 gets the observations it was trained with."""
+    space = getattr(getattr(model, "policy", None), "observation_space", None)
+    if isinstance(space, spaces.Dict) and {"request", "workers"} <= set(space.spaces):
+        learned: Any = table("routing").load("controllers.learned.model:Learned")
+        return learned.of(model)
+    return table("routing").load("kvgym.control:ModelController")(model)

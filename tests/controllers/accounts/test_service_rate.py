@@ -26,7 +26,7 @@ def test_speed__is_found_at_any_load(gap_s):
     np.testing.assert_allclose(rate.seconds[1], truth, rtol=0.06, atol=0.015)
     typical = np.array([1.0, 2.0, 2.0])
     assert rate.seconds[1] @ typical == pytest.approx(truth @ typical, rel=0.02)
-    assert rate.seconds[0].tolist() == list(START)
+    assert rate.seconds[0].tolist() == rate.seconds[1].tolist(), "who has shown nothing counts as who has"
 
 
 def test_answers_out_of_order__change_nothing():
@@ -63,3 +63,42 @@ def test_stall__counts_as_four_times_the_expectation_at_most():
         for sent_s, first_s in ((0.0, stall_s), (9000.0, 9000.1)):
             rate.ended(0, rate.sent(0, sent_s, 0.0, 1.0), first_s)
     np.testing.assert_allclose(rates[0].seconds, rates[1].seconds)
+
+
+def test_start__is_the_guess_for_everybody():
+    assert ServiceRate(3).seconds.tolist() == [list(START)] * 3
+
+
+def test_unmeasured_worker__counts_as_the_fastest_measured_one():
+    rate, rng = ServiceRate(3), np.random.default_rng(0)
+    serve(rate, 0, np.array([0.004, 0.001, 0.015]), 60, 0.5, rng)
+    serve(rate, 1, np.array([0.016, 0.004, 0.06]), 60, 0.5, rng)
+    typical = rate.seconds @ (1.0, 1.0, 1.0)
+    assert typical[2] == typical[0] < 0.6 * typical[1]
+
+
+def test_factor__one_worker_is_slow_from_a_few_answers_while_the_others_stay_as_they_are():
+    rate, rng, truth = ServiceRate(3), np.random.default_rng(0), np.array([0.03, 0.0, 0.13])
+    for worker in (0, 1):
+        serve(rate, worker, truth, 200, 0.5, rng)
+    before = rate.seconds.copy()
+    serve(rate, 2, 5 * truth, 8, 5.0, rng)
+    typical = np.array([1.0, 1.0, 1.0])
+    assert rate.seconds[2] @ typical > 2.5 * before[2] @ typical
+    assert rate.seconds[:2] @ typical == pytest.approx(before[:2] @ typical, rel=0.15)
+
+
+def test_wait__a_worker_of_which_little_is_known_is_slow_before_it_answers():
+    rate, rng, truth = ServiceRate(3), np.random.default_rng(0), np.array([0.03, 0.0, 0.13])
+    serve(rate, 0, truth, 400, 0.5, rng)
+    seconds = rate.seconds.copy()
+    sent = rate.sent(1, 1000.0, 0.0, 2.0)
+    rate.sent(0, 1000.0, 0.0, 2.0)
+    rate.wait(1000.5)
+    assert rate.seconds.tolist() == seconds.tolist(), "not late yet"
+    rate.wait(1030.0)
+    assert rate.seconds[1, 2] > 5 * seconds[1, 2]
+    assert rate.seconds[[0, 2]].tolist() == seconds[[0, 2]].tolist(), "0 is well known, 2 has nothing in hand"
+    rate.ended(1, sent, 1030.0)
+    rate.wait(1030.1)
+    assert rate.seconds[1].tolist() == seconds[1].tolist(), "one answer is learned when the next one ends it"

@@ -61,6 +61,46 @@ def test_path__is_a_name_of_the_routing_table(save):
     assert play(ROUTING.load(str(path))(), 3) == play(Learned(path), 3)
 
 
+GRID = {
+    "name": "mine",
+    "workloads": [{"use": WORKLOAD, "name": "tiny"}],
+    "clusters": [{"use": {"workers": 3, "capacity_tokens": 600}, "name": "three"}],
+    "routing": ["round_robin"],
+    "eviction": ["lru"],
+}
+
+
+@pytest.mark.parametrize("work_rows", [True, False])
+def test_evaluate__a_loaded_model_is_what_its_path_is(save, work_rows):
+    from stable_baselines3 import PPO
+
+    import kvgym
+
+    path = save(3, work_rows)
+    loaded, named = (kvgym.evaluate(policy, GRID, seeds=2).cells[1] for policy in (PPO.load(path), str(path)))
+    assert loaded.per_seed == named.per_seed
+    assert loaded.labels[2] == "PPO"
+
+
+def test_evaluate__a_model_that_was_trained_on_flat_observations(make):
+    from stable_baselines3 import PPO
+
+    import kvgym
+
+    flat = gymnasium.wrappers.FlattenObservation(make(3, False))
+    model = PPO("MlpPolicy", flat, n_steps=8, batch_size=8, seed=0)
+    cell = kvgym.evaluate(model, GRID, seeds=[5]).cells[1]
+    observation, _ = flat.reset(options={"seed": 5})
+    over, busy = False, np.zeros(3)
+    while not over:
+        worker = int(model.predict(observation, deterministic=True)[0])
+        busy[worker] += 1
+        observation, _, over, _, _ = flat.step(worker)
+    records = flat.unwrapped.records()
+    assert np.bincount(records["worker"], minlength=3).tolist() == busy.tolist()
+    assert cell.mean("mean_latency_s") == pytest.approx((records["finish_s"] - records["arrival_s"]).mean())
+
+
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN"])
 def test_other_policies__play_on_the_fleet_they_were_trained_for_only(algorithm, make, tmp_path):
     import stable_baselines3
