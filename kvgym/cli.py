@@ -420,6 +420,32 @@ def route(
 
 
 @app.command()
+def tune(
+    config: Annotated[str, typer.Argument(help="Comparison with the workloads and fleets: YAML file or name.")],
+    out: Annotated[Path, typer.Option(help="YAML file for the best options; `kvgym route` takes it.")],
+    routing: Annotated[str, typer.Option(help="Routing controller to tune.")] = "lbgr",
+    option: Annotated[list[str] | None, typer.Option(help="NAME or NAME=LOW:HIGH; repeatable; none: all.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="How many more options to try.")] = 60,
+    timeout_s: Annotated[float | None, typer.Option(min=1, help="Ends the search earlier.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    set_: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Tune a router's options on half of the sessions, and judge them on the other half; the study is kept."""
+    from rich.console import Console
+
+    from kvgym.config.loader import load_config, mistakes_in
+    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.harness.report.tuned import plain, print_tuned
+    from kvgym.harness.tools.tuning import tune as search
+
+    data = override_compare(load_config("compare", config), set_ or [])
+    with told(lambda: "the study is kept, the same command continues"), mistakes_in(config, set_ or []):
+        found = search(data, routing, out, option or [], trials, timeout_s, jobs, Console(stderr=True))
+    _answer(as_json, {"out": str(out), **plain(found)}, lambda console: print_tuned(console, found, out))
+
+
+@app.command()
 def theory(
     out: Annotated[Path | None, typer.Option(help="Folder for theory.json and theory.svg.")] = None,
     as_json: Json = False,

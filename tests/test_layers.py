@@ -64,7 +64,7 @@ FOR_CONTROLLERS = tuple(
 """What controllers see: decisions, what routers know, and the engine's policy API, never who runs them."""
 MOST_MODULES, MOST_LOOSE = 16, 8
 OPTIONAL = {"PIL", "aiohttp", "pettingzoo", "psutil", "ray", "sb3_contrib", "sglang", "stable_baselines3"}
-OPTIONAL |= {"jinja2", "prometheus_client", "scipy", "tensorboard", "tokenizers", "torch", "uvloop"}
+OPTIONAL |= {"jinja2", "optuna", "prometheus_client", "scipy", "tensorboard", "tokenizers", "torch", "uvloop"}
 INSIDE_SGLANG = {"kvgym.backends.sglang.policy_cache"}
 """Imported by an SGLang server only, where sglang is at hand."""
 MADE_OF_OPTIONAL = {"controllers.learned.set_policy", "controllers.learned.group_buffer", "kvgym.envs.aec"}
