@@ -326,8 +326,28 @@ def import_(
         say(console, "", *(f"- {note}." for note in facts["notes"]))
         use = f"`source: imported`, `path: {made}` and more settings"
         say(console, "", f"as a workload: --workload {made}, or a YAML file with {use}")
+        say(console, f"what of it can be reused: kvgym reuse {made}")
 
     _answer(as_json, found, show)
+
+
+@app.command()
+def reuse(
+    workload: Annotated[str, typer.Argument(help="Preset name, YAML file, log, or `kvgym import`'s file.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the workload.")] = 0,
+    picture: Annotated[Path | None, typer.Option(help="SVG file for the hit rate over the cache's size.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a workload could reuse: by an endless cache, by one LRU cache of any size, and where."""
+    from kvgym.config.loader import mistakes_in, resolve_workload
+    from kvgym.harness.measure.reuse import measure_reuse
+    from kvgym.harness.report.reused import plain, print_reuse, write_picture
+
+    with mistakes_in(workload):
+        found = measure_reuse(resolve_workload(workload).generate(seed))
+    if picture is not None:
+        write_picture(picture, found)
+    _answer(as_json, plain(found), lambda console: print_reuse(console, found))
 
 
 @app.command("serve-workers")

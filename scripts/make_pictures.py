@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kvgym.harness.compare.results import read_results
 from kvgym.harness.compare.store import write_text
-from kvgym.harness.report.figures import Row, bars, forest
-from kvgym.harness.report.pictures import picture
+from kvgym.harness.report.drawing.figures import Row, bars, forest
+from kvgym.harness.report.drawing.pictures import picture
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from rich.console import Console
 from kvgym.calibration.fitting import NAMES, Fit, predicted
 from kvgym.calibration.observations import NAMES as PHASES
 from kvgym.harness.report.console import print_table, say
-from kvgym.harness.report.figures import scatter
-from kvgym.harness.report.pictures import picture
+from kvgym.harness.report.drawing.figures import scatter
+from kvgym.harness.report.drawing.pictures import picture
 
 _TITLES = {"prefill": "prefill steps", "first_token": "times to first token", "decode": "times per token"}
 

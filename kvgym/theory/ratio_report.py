@@ -12,8 +12,8 @@ from rich.console import Console
 from kvgym.errors import ResultsError
 from kvgym.harness.compare.store import write_text
 from kvgym.harness.report.console import print_table, say
-from kvgym.harness.report.figures import Curve, growth
-from kvgym.harness.report.pictures import picture
+from kvgym.harness.report.drawing.figures import Curve, growth
+from kvgym.harness.report.drawing.pictures import picture
 from kvgym.theory.ratios import measure
 
 FILES = ("theory.json", "theory.svg")

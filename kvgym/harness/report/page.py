@@ -17,10 +17,10 @@ from kvgym.harness.compare.summary import CellSummary
 from kvgym.harness.measure.statistics import METRICS
 from kvgym.harness.report.beside import TITLE, beside_rows
 from kvgym.harness.report.curves import Curves, read_curves
+from kvgym.harness.report.drawing.figures import Row, bars, cdf, forest, over_time, shares
+from kvgym.harness.report.drawing.markup import html, node
 from kvgym.harness.report.explained import DEFINITIONS, HINT, explained_rows, moved_lines
 from kvgym.harness.report.explained import TITLE as WATERFALL
-from kvgym.harness.report.figures import Row, bars, cdf, forest, over_time, shares
-from kvgym.harness.report.markup import html, node
 from kvgym.harness.report.tables import class_rows, conditions, missing_lines, published_rows, table_rows, waterfalls
 from kvgym.harness.report.verdict import Verdict, verdicts
 from kvgym.records import check_ending

@@ -11,7 +11,7 @@ from typing import Any
 from kvgym.harness.compare.summary import CellSummary, Summary, Triple
 from kvgym.harness.measure.flags import saturation_flags
 from kvgym.harness.measure.statistics import paired_ratio
-from kvgym.harness.report.scale import label
+from kvgym.harness.report.drawing.scale import label
 from kvgym.harness.report.stakes import eviction_lines
 
 JUDGED = (("p50_latency_s", "median latency (P50)"), ("p95_latency_s", "P95"), ("mean_latency_s", "mean latency"))

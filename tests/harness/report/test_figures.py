@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kvgym.harness.report.curves import LEVELS
-from kvgym.harness.report.figures import WIDTH, Row, bars, cdf, forest, over_time, shares
-from kvgym.harness.report.markup import html
+from kvgym.harness.report.drawing.figures import WIDTH, Row, bars, cdf, forest, over_time, shares
+from kvgym.harness.report.drawing.markup import html
 
 
 def inside(element) -> bool:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kvgym.harness.report.markup import html, node
+from kvgym.harness.report.drawing.markup import html, node
 
 
 def test_html__escapes_text_and_attributes():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvgym.harness.report.scale import Scale, label
+from kvgym.harness.report.drawing.scale import Scale, label
 
 
 def test_scale__maps_ends_middle_and_what_is_outside():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import resources
 from xml.etree.ElementTree import Element, tostring
 
-from kvgym.harness.report.markup import node
+from kvgym.harness.report.drawing.markup import node
 
 _EDGE, _CAPTION = 6.0, 22.0
 _SCALE = 1.5  # of the picture's own width, so that letters have a good size on a desktop

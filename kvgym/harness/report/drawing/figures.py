@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from kvgym.harness.report.curves import LEVELS
-from kvgym.harness.report.markup import node
-from kvgym.harness.report.scale import Scale, label
+from kvgym.harness.report.drawing.markup import node
+from kvgym.harness.report.drawing.scale import Scale, label
 
 WIDTH = 340.0
 _LABEL = 76.0  # width of row labels

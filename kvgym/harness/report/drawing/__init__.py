@@ -1,0 +1,1 @@
+"""Draws the plots of the report, of theory and of the README as SVG."""
