@@ -71,6 +71,35 @@ class Entry:
     unread: tuple[str, ...] = ()  # fields of the row, its request and its response that nobody has read
 
 
+def read_request(row: Row) -> Entry:
+    """Return what a live request asks for: its prompt, who sent it, how much; the row is the request's body itself.
+
+    Raises:
+        WorkloadError: a field is malformed or there is no prompt.
+    """
+    if fields.find([row], PROMPTS) is None:
+        _request(row)  # says what is missing
+    return _asked(row, row, [row], row)
+
+
+def _asked(row: Row, request: Row, places: list[Row], response: Row) -> Entry:
+    """Return prompt, names and limits of a request that stands in these places."""
+    names = [*places, *filter(None, (fields.nested(place, ("metadata",)) for place in places[:2]))]
+    session = fields.label(names, SESSIONS)
+    if not session and (params := fields.nested(request, ("session_params",))):
+        session = fields.label([params], ("id",))
+    limits = filter(None, (request, fields.nested(request, ("sampling_params",))))
+    return Entry(
+        row.where,
+        _prompt(request, response),
+        session=session,
+        owner=fields.label(names, OWNERS),
+        tenant=fields.label(names, TENANTS),
+        max_new_tokens=fields.count(limits, _LIMITS) or 0,
+        priority=_priority(request),
+    )
+
+
 def read_entry(row: Row) -> Entry:
     """Return the request in an OpenAI-style row.
 
@@ -81,28 +110,11 @@ def read_entry(row: Row) -> Entry:
     outer = fields.nested(row, RESPONSES) or row
     response = fields.nested(outer, ("body",)) or outer
     places = [row, *(place for place in (request, response) if place is not row)]
-    names = [*places, *filter(None, (fields.nested(place, ("metadata",)) for place in places[:2]))]
-    session = fields.label(names, SESSIONS)
-    if not session and (params := fields.nested(request, ("session_params",))):
-        session = fields.label([params], ("id",))
-    limits = filter(None, (request, fields.nested(request, ("sampling_params",))))
-    time_s, clock = fields.clock(places) or (None, "")
+    entry = _asked(row, request, places, response)
+    entry.time_s, entry.clock = fields.clock(places) or (None, "")
     timed = fields.find(places, fields.LATENCIES)
-    entry = Entry(
-        row.where,
-        _prompt(request, response),
-        time_s=time_s,
-        clock=clock,
-        latency_s=fields.latency(places, time_s),
-        latency_field=timed[1] if timed else "",
-        left_out=apis.failure([outer, *places]),
-        unread=_unread(places),
-        session=session,
-        owner=fields.label(names, OWNERS),
-        tenant=fields.label(names, TENANTS),
-        max_new_tokens=fields.count(limits, _LIMITS) or 0,
-        priority=_priority(request),
-    )
+    entry.latency_s, entry.latency_field = fields.latency(places, entry.time_s), timed[1] if timed else ""
+    entry.left_out, entry.unread = apis.failure([outer, *places]), _unread(places)
     usage = fields.nested(response, ("usage", "meta_info")) or fields.nested(row, ("usage",)) or row
     entry.prompt_tokens, entry.output_tokens = apis.prompt_tokens(usage), apis.output_tokens(usage)
     _read_answer(entry, row, response)

@@ -15,7 +15,7 @@ from kvgym.errors import ConfigError, SimulationError, WorkloadError
 from kvgym.proxy.reading import Reader
 from kvgym.proxy.relay import LostError, Passed, Relay
 from kvgym.proxy.request_log import RequestLog
-from kvgym.proxy.seat import Seat, Ticket
+from kvgym.proxy.seat import Seat, Signals, Ticket
 from kvgym.proxy.shadow import Shadow
 from kvgym.proxy.telemetry import Telemetry
 from kvgym.proxy.usage import Reported
@@ -115,9 +115,12 @@ class Router:
         """Send a request to the controller's choice, elsewhere if that is lost before its first byte."""
         lost: LostError | None = None
         while ticket.attempts <= self._config.retries:
-            if not await self._workers.wait_for_one(self._config.wait_s):
-                break
-            self._choose(ticket, begun_s)
+            signals = self._workers.signals()
+            if not signals.mask.any():
+                if not await self._workers.wait_for_one(self._config.wait_s):
+                    break
+                signals = self._workers.signals()
+            self._choose(ticket, signals, begun_s)
             place, url = ticket.worker, self._workers.places[ticket.worker].url
             ended, passed = False, None
             try:
@@ -144,9 +147,9 @@ class Router:
             return web.Response(status=status, headers=dict(headers), body=text)
         return _error(502, f"no server answered: {str(lost)[:300]}")
 
-    def _choose(self, ticket: Ticket, begun_s: float) -> None:
+    def _choose(self, ticket: Ticket, signals: Signals, begun_s: float) -> None:
         try:
-            self._seat.route(ticket, self._workers.signals())
+            self._seat.route(ticket, signals)
         except SimulationError as error:
             raise web.HTTPServiceUnavailable(reason=" ".join(str(error).split())) from error
         self._telemetry.decision.observe(time.monotonic() - begun_s)

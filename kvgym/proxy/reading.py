@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kvgym.errors import ConfigError, MissingDependencyError, WorkloadError
-from kvgym.logs.entries import read_entry
+from kvgym.logs.entries import read_request
 from kvgym.logs.forms.chat import split
 from kvgym.logs.rows import Row
 from kvgym.logs.tokens import load_tokeniser
@@ -65,7 +65,7 @@ class Reader:
         """
         if not isinstance(data, dict):
             raise WorkloadError(f"the body must be a JSON object, got {type(data).__name__}")
-        entry = read_entry(Row("request", _as_messages(data)))
+        entry = read_request(Row("request", _as_messages(data)))
         if isinstance(entry.prompt, np.ndarray):
             ids = entry.prompt
         elif self._template is not None and isinstance(data.get("messages"), list):
