@@ -30,6 +30,9 @@ app = typer.Typer(
 GSP, FLEET, ROUTER, EVICTION = "gsp_small", "l40x4", "lbgr_release", "rlt"
 """What `run` and `watch` take by default."""
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object, for programs.")]
+Config = Annotated[str, typer.Argument(help="YAML file, or the name of a comparison in configs/compare.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Change a setting, as in cluster.workers=8; repeatable.")]
 
 
@@ -121,9 +124,9 @@ def watch(
 
 @app.command()
 def compare(
-    config: Annotated[str, typer.Argument(help="YAML file, or the name of a comparison in configs/compare.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    config: Config,
+    seeds: Seeds = None,
+    jobs: Jobs = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; default: results/NAME-IDENTITY.")] = None,
     posterior: Annotated[int, typer.Option(min=0, help="Play it in so many plausible clusters instead.")] = 0,
     draws: Annotated[Path | None, typer.Option(help="Costs drawn by `kvgym calibrate`; none: a prior.")] = None,
@@ -133,16 +136,13 @@ def compare(
     """Compare policies over paired seeds, and say which is best; runs that the output folder holds are kept."""
     from rich.console import Console
 
-    from kvgym.config.loader import load_config, mistakes_in
-    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.config.loader import mistakes_in
     from kvgym.harness.report.console import say
     from kvgym.harness.report.tables import print_comparison
     from kvgym.harness.report.verdict import plain_verdicts
     from kvgym.harness.tools.comparison import compare as run_compare
 
-    data = override_compare(load_config("compare", config), set_ or [])
-    if seeds is not None:
-        data["seeds"] = seeds
+    data = _comparison(config, seeds, set_)
     left = "finished runs are kept, the same command continues"
     if posterior or draws:
         with told(lambda: left), mistakes_in(config, set_ or []):
@@ -162,22 +162,20 @@ def compare(
 
 @app.command()
 def sensitivity(
-    config: Annotated[str, typer.Argument(help="YAML file, or the name of a comparison in configs/compare.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    config: Config,
+    seeds: Seeds = None,
+    jobs: Jobs = None,
     set_: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Move each constant of each fleet, one at a time from half to double, and say where another pair wins."""
     from rich.console import Console
 
-    from kvgym.config.loader import load_config, mistakes_in
-    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.config.loader import mistakes_in
     from kvgym.harness.report.certainty import plain, print_cards
     from kvgym.harness.tools.plausible import cards
 
-    data = override_compare(load_config("compare", config), set_ or [])
-    data |= {"seeds": seeds} if seeds is not None else {}
+    data = _comparison(config, seeds, set_)
     with told(lambda: "finished runs are kept, the same command continues"), mistakes_in(config, set_ or []):
         found = cards(data, jobs, Console(stderr=True))
     _answer(as_json, {"cards": plain(found)}, lambda console: print_cards(console, found))
@@ -252,23 +250,20 @@ def plan(
     share: Annotated[float, typer.Option(help="Share of the requests that must keep the slo; 0.95: P95.")] = 0.95,
     most: Annotated[int, typer.Option(min=1, help="Largest fleet to try, workers.")] = 64,
     load: Annotated[bool, typer.Option(help="Also find the highest load that the fleet as it is keeps.")] = True,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; default: the configuration's.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    seeds: Seeds = None,
+    jobs: Jobs = None,
     set_: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Say how many workers each pair needs to keep an objective, what the second best costs, and the load it bears."""
     from rich.console import Console
 
-    from kvgym.config.loader import load_config, mistakes_in
+    from kvgym.config.loader import mistakes_in
     from kvgym.config.options import to_plain
-    from kvgym.harness.compare.overrides import override_compare
     from kvgym.harness.report.sizing_report import print_sizing
     from kvgym.harness.tools.sizing import size_fleets
 
-    data = override_compare(load_config("compare", config), set_ or [])
-    if seeds is not None:
-        data["seeds"] = seeds
+    data = _comparison(config, seeds, set_)
     with told(lambda: "nothing was planned to the end"), mistakes_in(config, set_ or []):
         found = size_fleets(data, share, most, load, jobs, Console(stderr=True))
     objective = {"slo": to_plain(found.objective.slo), "share": share, "seeds": list(found.objective.seeds)}
@@ -447,19 +442,18 @@ def tune(
     option: Annotated[list[str] | None, typer.Option(help="NAME or NAME=LOW:HIGH; repeatable; none: all.")] = None,
     trials: Annotated[int, typer.Option(min=1, help="How many more options to try.")] = 60,
     timeout_s: Annotated[float | None, typer.Option(min=1, help="Ends the search earlier.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: one per CPU.")] = None,
+    jobs: Jobs = None,
     set_: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Tune a router's options on half of the sessions, and judge them on the other half; the study is kept."""
     from rich.console import Console
 
-    from kvgym.config.loader import load_config, mistakes_in
-    from kvgym.harness.compare.overrides import override_compare
+    from kvgym.config.loader import mistakes_in
     from kvgym.harness.report.tuned import plain, print_tuned
     from kvgym.harness.tools.tuning import tune as search
 
-    data = override_compare(load_config("compare", config), set_ or [])
+    data = _comparison(config, None, set_)
     with told(lambda: "the study is kept, the same command continues"), mistakes_in(config, set_ or []):
         found = search(data, routing, out, option or [], trials, timeout_s, jobs, Console(stderr=True))
     _answer(as_json, {"out": str(out), **plain(found)}, lambda console: print_tuned(console, found, out))
@@ -502,6 +496,15 @@ def bench(as_json: Json = False) -> None:
     with told(lambda: "nothing was measured to the end"):
         results = measure()
     _answer(as_json, results, lambda console: print_figures(console, results))
+
+
+def _comparison(config: str, seeds: int | None, changes: list[str] | None) -> dict[str, Any]:
+    """Return a comparison's plain data with what the command line changes."""
+    from kvgym.config.loader import load_config
+    from kvgym.harness.compare.overrides import override_compare
+
+    data = override_compare(load_config("compare", config), changes or [])
+    return data if seeds is None else {**data, "seeds": seeds}
 
 
 def _compare_plausible(data: dict[str, Any], number: int, draws: Path | None, jobs: int | None, as_json: bool) -> None:

@@ -20,14 +20,18 @@ def status_of(number: int, **headers: str) -> Any:
     return behaviour
 
 
-async def cut_in_the_middle(stub: Any, request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+async def begin_and_cut(request: web.Request, headers: dict[str, str], begin: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers=headers)
     await response.prepare(request)
-    await response.write(b'data: {"n": 0}\n\n')
+    await response.write(begin)
     await asyncio.sleep(0.05)
     assert request.transport is not None
     request.transport.abort()
     return response
+
+
+async def cut_in_the_middle(stub: Any, request: web.Request) -> web.StreamResponse:
+    return await begin_and_cut(request, {"Content-Type": "text/event-stream"}, b'data: {"n": 0}\n\n')
 
 
 async def cut_before(stub: Any, request: web.Request) -> web.StreamResponse:
@@ -37,13 +41,7 @@ async def cut_before(stub: Any, request: web.Request) -> web.StreamResponse:
 
 
 async def cut_body(stub: Any, request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Length": "1000"})
-    await response.prepare(request)
-    await response.write(b'{"half": ')
-    await asyncio.sleep(0.05)
-    assert request.transport is not None
-    request.transport.abort()
-    return response
+    return await begin_and_cut(request, {"Content-Length": "1000"}, b'{"half": ')
 
 
 async def silent(stub: Any, request: web.Request) -> web.StreamResponse:
