@@ -24,6 +24,8 @@ _SHORTEST, _LONGEST = 16, 16_384
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _TOKENS = 24
 """Tokens of an answer whose time per token is measured."""
+_PAUSE_S = 0.1
+"""Longest pause before a lone prompt: in a light load a server has to wake up, too."""
 _FIRST_ID = 3
 """Ids below are special in most vocabularies."""
 
@@ -89,6 +91,7 @@ class _Probe:
         rows = []
         for added in (0, max(length // 4, 8)):
             ids = ids + self._ids(added)
+            await asyncio.sleep(float(self._rng.uniform(0.0, _PAUSE_S)))
             answer = await self._ask(session, ids, 1)
             new = answer.prompt_tokens - answer.cached_tokens
             first_ms = 1000.0 * (answer.first_s - answer.sent_s)
