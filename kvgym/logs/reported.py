@@ -5,14 +5,15 @@ text by a marker. Where report and text differ by more than `FACTOR` (and `LEAST
 
 - an answer's with tokens before it that no later prompt repeats: hidden reasoning;
 - a prompt's with tokens at its end that nobody shares: images, audio, what a template adds;
-- a prompt whose text holds less than a tenth of what was reported is taken as withheld: all of it is tokens that nobody
-  shares, since nothing is known of what it shares.
+- a prompt whose text holds less than a tenth of what was reported, and in which nothing but text stands, is taken as
+  withheld: all of it is tokens that nobody shares, since nothing is known of what it shares.
 
 Reports below the text change nothing and are counted.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ LEAST = 16
 """Smaller differences are left alone, tokens."""
 WITHHELD = 10.0
 """Report over text beyond which the text is not taken for the prompt."""
+_PART = re.compile(r"<\|\w+:[0-9a-f]{8}\|>")
+"""What stands for an image, audio or any other part that is no text (see `forms.chat`)."""
 _ID_BITS = 0x7FFFFFFF
 
 
@@ -53,7 +56,7 @@ class Lengths:
         """Mend the ids of prompts and of [thinking, answer] in place."""
         for at, entry in enumerate(entries):
             if entry.prompt_tokens and isinstance(entry.prompt, str):
-                prompts[at] = self._prompt(entry.prompt_tokens, *prompts[at])
+                prompts[at] = self._prompt(entry.prompt_tokens, bool(_PART.search(entry.prompt)), *prompts[at])
             if entry.output_tokens and answers[at] and isinstance(entry.answer, str):
                 self._answer(entry.output_tokens, answers[at])
 
@@ -66,14 +69,16 @@ class Lengths:
             **self._counts,
         }
 
-    def _prompt(self, reported: int, ids: np.ndarray, place: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
+    def _prompt(
+        self, reported: int, more_than_text: bool, ids: np.ndarray, place: tuple[int, int]
+    ) -> tuple[np.ndarray, tuple[int, int]]:
         self._totals[0] += (reported, len(ids))
         if not self._apart(reported, len(ids)):
             return ids, place
         if reported < len(ids):
             self._counts["prompts_shorter_as_reported"] += 1
             return ids, place
-        if reported > WITHHELD * len(ids):
+        if reported > WITHHELD * len(ids) and not more_than_text:
             self._counts["prompts_withheld"] += 1
             return self._filler(reported), (-1, -1)
         self._counts["prompts_longer_as_reported"] += 1

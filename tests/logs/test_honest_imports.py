@@ -156,6 +156,19 @@ def test_withheld_prompts__have_their_length_and_share_nothing(tmp_path):
     assert set(load.forest.nodes["parent"][load.requests["prompt_node"]]) == {0}
 
 
+def test_images__have_the_reported_size_behind_what_is_shared(tmp_path):
+    def row(i, url):
+        parts = [{"type": "text", "text": text(1, 40)}, {"type": "image_url", "image_url": {"url": url}}]
+        return {"timestamp": float(i), "messages": [{"role": "user", "content": parts}], "completion": text(i, 12),
+                "usage": {"prompt_tokens": 1200, "completion_tokens": 12}}  # fmt: skip
+
+    columns, facts = imported(tmp_path, [row(i, "data:a") for i in range(3)])
+    assert columns["prompt_tokens"].tolist() == [1200] * 3
+    assert (facts["prompts_withheld"], facts["prompts_longer_as_reported"]) == (0, 3)
+    load = resolve_workload(str(tmp_path / "out.kvgw")).generate(0)
+    assert (load.forest.nodes["start"][load.requests["prompt_node"]] > 40).all()  # text and image are shared
+
+
 def test_a_little_more_than_the_text__is_left_alone(tmp_path):
     _, facts = imported(
         tmp_path, [completion(i, usage={"prompt_tokens": 110, "completion_tokens": 14}) for i in range(3)]
